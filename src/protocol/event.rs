@@ -1,0 +1,140 @@
+//! What comes out of a Session.
+
+use super::ids::{CallId, SubmissionId, TurnId};
+use super::item::{Item, ToolCall, ToolResult};
+use super::usage::Usage;
+use super::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One Event, numbered at the one door it leaves by.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// The Op it answers.
+    pub submission: SubmissionId,
+    /// Counts from 0 without gaps for a Session.
+    pub seq: u64,
+    /// RFC 3339, UTC.
+    pub ts: String,
+    pub msg: EventMsg,
+}
+
+/// How a Turn ended: exactly one per Turn, after its record is on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The model gave its final message and nothing cut it short.
+    Completed,
+    /// Ended from outside: an interrupt or a limit. The reason is dotted (`interrupted`, `limit.steps`).
+    Aborted { reason: String, message: String },
+    /// It could not go on: the model, the record, a bug.
+    Failed { reason: String, message: String, retryable: bool },
+}
+
+impl TurnEnd {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Aborted { .. } => "aborted",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
+/// One entry of the model's plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanItem {
+    pub step: String,
+    pub status: PlanStatus,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanStatus {
+    Pending,
+    InProgress,
+    Completed,
+}
+
+/// The Events. Deltas may be lost by a reader that only wants items; everything else is never dropped.
+#[derive(Debug, Clone)]
+pub enum EventMsg {
+    SessionStarted {
+        session: String,
+        run: String,
+    },
+    TurnStarted {
+        turn: TurnId,
+    },
+    StepStarted {
+        step: u32,
+    },
+    TextDelta {
+        text: String,
+    },
+    /// A complete item entered the history.
+    ItemDone {
+        item: Arc<Item>,
+    },
+    CallStarted {
+        call: ToolCall,
+    },
+    Verdict {
+        call_id: Option<CallId>,
+        step: u32,
+        verdict: Verdict,
+    },
+    CallDone {
+        result: ToolResult,
+    },
+    Plan {
+        items: Vec<PlanItem>,
+    },
+    Retry {
+        attempt: u32,
+        wait_ms: u64,
+        cause: String,
+    },
+    Usage {
+        step: u32,
+        usage: Usage,
+        total: Usage,
+    },
+    VerifyStarted {
+        attempt: u32,
+        name: String,
+    },
+    VerifyDone {
+        attempt: u32,
+        name: String,
+        passed: bool,
+        exit_code: Option<i32>,
+        duration_ms: u64,
+    },
+    Diff {
+        files: u32,
+        added: u64,
+        removed: u64,
+    },
+    /// Something the operator should know that ends nothing.
+    Warning {
+        text: String,
+    },
+    /// An Op that could not be taken. `code` is closed: `turn_active`, `no_turn`, `shutting_down`.
+    Rejected {
+        code: &'static str,
+        text: String,
+    },
+    /// The terminal event of a Turn.
+    TurnEnded {
+        turn: TurnId,
+        end: TurnEnd,
+    },
+    SessionEnded,
+}
+
+impl EventMsg {
+    /// A terminal event ends a Turn; there is exactly one for each.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::TurnEnded { .. })
+    }
+}
