@@ -8,4 +8,5 @@
 pub mod clock;
 pub mod protocol;
 // Rules: pure decisions, no I/O
+pub mod policy;
 pub mod spec;
