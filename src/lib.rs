@@ -8,5 +8,6 @@
 pub mod clock;
 pub mod protocol;
 // Rules: pure decisions, no I/O
+pub mod exec;
 pub mod policy;
 pub mod spec;
