@@ -4,12 +4,14 @@ use super::check;
 use super::fault::{At, Fault, Faults};
 use super::keys::{self, Field, Fields, not_supported};
 use super::parse_model;
+use super::parse_params::{read_inputs, read_params};
+use super::read::{
+    bounded_seq, checked, checked_list, choice, choice_word, duration, number, off, uint,
+};
+use super::template::{self, Piece};
 use super::types::*;
 use super::yaml::{self, Kind, Node, quoted};
 use std::path::Path;
-
-/// The most entries of a list or mapping that a spec may have anywhere.
-const MAX_ENTRIES: usize = 1000;
 
 /// Reads a whole spec. `file` is how messages name it and what its relative paths start from.
 pub fn parse(file: &str, source: &str) -> Result<Spec, Vec<Fault>> {
@@ -114,138 +116,6 @@ fn text_start(node: &Node, text: &str) -> Option<At> {
     }
     let line = node.at.line.checked_sub(u32::try_from(lead).ok()?)?;
     Some(At { line, column: node.at.column })
-}
-
-fn read_params(field: &Field<'_>, faults: &mut Faults) -> Vec<Param> {
-    let mut params = Vec::new();
-    for (key, node) in named_entries(field, faults) {
-        if !check::is_identifier(&key.name) {
-            let what = format!("{} is no name for a parameter", quoted(&key.name));
-            faults.add(key.at, what, "use letters, digits and \"_\", the first no digit");
-            continue;
-        }
-        let path = format!("{}.{}", field.path, key.name);
-        let param = read_param(&key.name, key.at, &path, node, faults);
-        // A faulty one is declared all the same: the task that names it is not at fault.
-        params.push(param.unwrap_or_else(|| Param {
-            name: key.name.clone(),
-            at: key.at,
-            kind: ParamKind::String,
-            default: None,
-            about: None,
-        }));
-    }
-    params
-}
-
-fn read_param(name: &str, at: At, path: &str, node: &Node, faults: &mut Faults) -> Option<Param> {
-    let mut fields = Fields::open(node, path, keys::PARAM, faults)?;
-    let word = match fields.take("type") {
-        Some(field) => choice_word(&field, keys::PARAM_TYPES, faults),
-        None => {
-            let what = format!("\"{path}.type\" is missing");
-            faults.add(at, what, format!("one of {}", keys::PARAM_TYPES.join(", ")));
-            None
-        }
-    };
-    let required = fields.take("required");
-    let must = required.as_ref().and_then(|field| field.node.bool(&field.path, faults));
-    let choices = fields.take("choices");
-    let values = choices.as_ref().and_then(|field| field.node.strings(&field.path, faults));
-    let default = fields.take("default");
-    let default_text = default.as_ref().and_then(|field| field.node.string(&field.path, faults));
-    let about = fields.take("about").and_then(|field| field.node.string(&field.path, faults));
-    fields.finish(faults);
-    match (must, &default) {
-        (Some(true), Some(field)) => {
-            let what = format!("\"{path}\" is required and has a default");
-            faults.add(field.key_at, what, "keep one of them");
-        }
-        (Some(false), None) => {
-            let what = format!("\"{path}\" is not required and has no default");
-            faults.add(at, what, "give it a default, an empty text for instance");
-        }
-        _ => {}
-    }
-    let kind = match word? {
-        "string" => ParamKind::String,
-        "number" => ParamKind::Number,
-        "bool" => ParamKind::Bool,
-        "path" => ParamKind::Path,
-        "file" => ParamKind::File,
-        _ => match values {
-            Some(values) if !values.is_empty() => ParamKind::Choice(values),
-            _ => {
-                let what = format!("\"{path}\" is a choice without choices");
-                faults.add(at, what, "write choices: [one, another]");
-                return None;
-            }
-        },
-    };
-    if let (Some(field), false) = (&choices, matches!(kind, ParamKind::Choice(_))) {
-        let what = format!("\"{}\" belongs to the type choice alone", field.path);
-        faults.add(field.key_at, what, "write type: choice, or take the choices out");
-    }
-    let param = Param { name: name.to_owned(), at, kind, default: default_text, about };
-    if let (Some(field), Some(text)) = (&default, &param.default)
-        && let Err(why) = param.check(text)
-    {
-        faults.add(field.node.at, format!("\"{}\" {why}", field.path), "");
-    }
-    Some(param)
-}
-
-fn read_inputs(field: &Field<'_>, faults: &mut Faults) -> Vec<Placed<Input>> {
-    let mut inputs = Vec::new();
-    for (key, node) in named_entries(field, faults) {
-        let path = format!("{}.{}", field.path, key.name);
-        if !check::is_identifier(&key.name) {
-            let what = format!("{} is no name for an input", quoted(&key.name));
-            faults.add(key.at, what, "use letters, digits and \"_\", the first no digit");
-        }
-        let Some(mut fields) = Fields::open(node, &path, keys::INPUT, faults) else { continue };
-        let env = fields.take("env").and_then(|field| read_variable(&field, faults));
-        let file = checked(fields.take("file"), faults, check::path);
-        let text = fields.take("text").and_then(|field| field.node.string(&field.path, faults));
-        fields.finish(faults);
-        let sources = [
-            env.map(InputFrom::Env),
-            file.map(|path| InputFrom::File(path.value.into())),
-            text.map(InputFrom::Text),
-        ];
-        if let Some(from) = exactly_one(&path, key.at, node, keys::INPUT, sources, faults) {
-            inputs.push(Placed::new(Input { name: key.name.clone(), from }, key.at));
-        }
-    }
-    inputs
-}
-
-/// The one of `env`, `file`, … that is there; more or fewer are a fault, unless the mapping was
-/// faulty before: then that is all a person needs to hear.
-pub(super) fn exactly_one<T, const N: usize>(
-    path: &str,
-    at: At,
-    node: &Node,
-    keys: &[keys::Key],
-    sources: [Option<T>; N],
-    faults: &mut Faults,
-) -> Option<T> {
-    let written = match &node.kind {
-        Kind::Map(entries) => entries.iter().filter(|(_, value)| !value.is_null()).count(),
-        _ => 0,
-    };
-    let mut found: Vec<T> = sources.into_iter().flatten().collect();
-    if found.len() == 1 && written == 1 {
-        return found.pop();
-    }
-    if found.len() == written {
-        faults.add(
-            at,
-            format!("\"{path}\" must name exactly one source, not {}", found.len()),
-            format!("write one of {}", keys::names_of(keys)),
-        );
-    }
-    None
 }
 
 fn read_limits(field: &Field<'_>, faults: &mut Faults) -> LimitsSpec {
@@ -361,145 +231,16 @@ fn cross_check(spec: &Spec, faults: &mut Faults) {
         faults.add(files.at, what, "no run could pass; change one of them");
     }
     for check in spec.verify.checks.iter().flat_map(|checks| &checks.value) {
-        let named = super::template::scan(&check.run).0.into_iter().find_map(|piece| match piece {
-            super::template::Piece::Name { name, .. } => {
+        let named = template::scan(&check.run).0.into_iter().find_map(|piece| match piece {
+            Piece::Name { name, .. } => {
                 spec.params.iter().any(|param| param.name == name).then_some(name)
             }
-            super::template::Piece::Text(_) => None,
+            Piece::Text(_) => None,
         });
         if let Some(name) = named {
             let what =
                 format!("{{{{ {name} }}}} stands in a check, where parameters are not filled in");
             faults.add(check.at, what, "only the task is a template; write the value out");
         }
-    }
-}
-
-// Readers of one value each.
-
-/// The name of a variable. What stands in its place is never repeated: people paste keys there.
-pub(super) fn read_variable(field: &Field<'_>, faults: &mut Faults) -> Option<String> {
-    match &field.node.kind {
-        Kind::Str(name) if check::is_identifier(name) => Some(name.clone()),
-        _ => {
-            let what = format!("\"{}\" must be the name of an environment variable", field.path);
-            faults.add(
-                field.node.at,
-                what,
-                "letters, digits and \"_\": the name of the variable, not its value",
-            );
-            None
-        }
-    }
-}
-
-pub(super) fn checked(
-    field: Option<Field<'_>>,
-    faults: &mut Faults,
-    check: fn(&str) -> Result<(), String>,
-) -> Option<Placed<String>> {
-    let field = field?;
-    let text = field.node.string(&field.path, faults)?;
-    match check(&text) {
-        Ok(()) => Some(Placed::new(text, field.node.at)),
-        Err(why) => {
-            faults.add(field.node.at, format!("\"{}\" {why}", field.path), "");
-            None
-        }
-    }
-}
-
-fn checked_list(
-    field: Option<Field<'_>>,
-    faults: &mut Faults,
-    check: fn(&str) -> Result<(), String>,
-) -> Option<Placed<Vec<String>>> {
-    let field = field?;
-    let mut texts = Vec::new();
-    for (index, node) in bounded_seq(&field, faults)?.iter().enumerate() {
-        let item = Field { path: format!("{}[{index}]", field.path), key_at: node.at, node };
-        texts.extend(checked(Some(item), faults, check).map(|text| text.value));
-    }
-    Some(Placed::new(texts, field.node.at))
-}
-
-fn bounded_seq<'a>(field: &Field<'a>, faults: &mut Faults) -> Option<&'a [Node]> {
-    let node: &'a Node = field.node;
-    let items = node.seq(&field.path, faults)?;
-    if items.len() > MAX_ENTRIES {
-        let what = format!(
-            "\"{}\" has {} entries; {MAX_ENTRIES} are read at most",
-            field.path,
-            items.len()
-        );
-        faults.add(node.at, what, "");
-        return None;
-    }
-    Some(items)
-}
-
-fn named_entries<'a>(field: &Field<'a>, faults: &mut Faults) -> &'a [(yaml::Key, Node)] {
-    let node: &'a Node = field.node;
-    let Kind::Map(entries) = &node.kind else {
-        node.wrong::<()>(&field.path, "a mapping from names", faults);
-        return &[];
-    };
-    if entries.len() > MAX_ENTRIES {
-        let what = format!(
-            "\"{}\" has {} entries; {MAX_ENTRIES} are read at most",
-            field.path,
-            entries.len()
-        );
-        faults.add(node.at, what, "");
-        return &[];
-    }
-    entries
-}
-
-fn choice<T: Copy>(
-    field: Option<Field<'_>>,
-    choices: &[(&str, T)],
-    faults: &mut Faults,
-) -> Option<Placed<T>> {
-    let field = field?;
-    let value = field.node.choice(&field.path, choices, faults)?;
-    Some(Placed::new(value, field.node.at))
-}
-
-fn choice_word(
-    field: &Field<'_>,
-    words: &'static [&'static str],
-    faults: &mut Faults,
-) -> Option<&'static str> {
-    let choices: Vec<(&str, &'static str)> = words.iter().map(|word| (*word, *word)).collect();
-    field.node.choice(&field.path, &choices, faults)
-}
-
-pub(super) fn uint(field: Option<Field<'_>>, min: u64, faults: &mut Faults) -> Option<Placed<u64>> {
-    let field = field?;
-    let value = field.node.uint(&field.path, min, faults)?;
-    Some(Placed::new(value, field.node.at))
-}
-
-pub(super) fn number(field: Option<Field<'_>>, faults: &mut Faults) -> Option<Placed<f64>> {
-    let field = field?;
-    let value = field.node.number(&field.path, faults)?;
-    Some(Placed::new(value, field.node.at))
-}
-
-pub(super) fn duration(
-    field: Option<Field<'_>>,
-    faults: &mut Faults,
-) -> Option<Placed<std::time::Duration>> {
-    let field = field?;
-    let value = field.node.duration(&field.path, faults)?;
-    Some(Placed::new(value, field.node.at))
-}
-
-/// A switch of a later version: `false` is accepted, `true` is refused.
-pub(super) fn off(field: Option<Field<'_>>, faults: &mut Faults) {
-    let Some(field) = field else { return };
-    if field.node.bool(&field.path, faults) == Some(true) {
-        not_supported(field.node.at, &format!("{}: true", field.path), faults);
     }
 }

@@ -4,7 +4,7 @@
 use super::check;
 use super::fault::Faults;
 use super::keys::{self, Field, Fields};
-use super::parse::{checked, duration, exactly_one, number, off, read_variable, uint};
+use super::read::{checked, duration, exactly_one, number, off, read_variable, uint};
 use super::types::{KeyFrom, ModelName, ModelSpec, Placed, Prices};
 use super::yaml::Kind;
 

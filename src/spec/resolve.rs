@@ -3,6 +3,7 @@
 use super::check;
 use super::defaults;
 use super::fault::{At, Fault, nearest};
+use super::resolve_model::cost_needs_prices;
 use super::settings::*;
 use super::types::*;
 use super::yaml::{parse_duration, quoted};
@@ -80,14 +81,14 @@ pub fn resolve(
 }
 
 /// A value that a flag, the environment or the spec gave, or none.
-struct Picked<T>(Option<Setting<T>>);
+pub(super) struct Picked<T>(Option<Setting<T>>);
 
 impl<T> Picked<T> {
-    fn or(self, default: T) -> Setting<T> {
+    pub(super) fn or(self, default: T) -> Setting<T> {
         self.0.unwrap_or(Setting::new(default, Source::Default))
     }
 
-    fn optional(self) -> Setting<Option<T>> {
+    pub(super) fn optional(self) -> Setting<Option<T>> {
         match self.0 {
             Some(setting) => setting.map(Some),
             None => Setting::new(None, Source::Default),
@@ -95,15 +96,15 @@ impl<T> Picked<T> {
     }
 }
 
-fn pick<T>(first: Option<Setting<T>>, spec: Option<Placed<T>>) -> Picked<T> {
+pub(super) fn pick<T>(first: Option<Setting<T>>, spec: Option<Placed<T>>) -> Picked<T> {
     Picked(first.or_else(|| spec.map(placed)))
 }
 
-fn placed<T>(value: Placed<T>) -> Setting<T> {
+pub(super) fn placed<T>(value: Placed<T>) -> Setting<T> {
     Setting::new(value.value, Source::Spec { line: value.at.line })
 }
 
-fn copy<T: Clone>(value: &Option<Placed<T>>) -> Option<Placed<T>> {
+pub(super) fn copy<T: Clone>(value: &Option<Placed<T>>) -> Option<Placed<T>> {
     value.clone()
 }
 
@@ -116,7 +117,12 @@ fn list(value: Option<&Placed<Vec<String>>>) -> Setting<Vec<String>> {
 }
 
 /// A fault in a flag or variable, which has a name and no line.
-fn add(faults: &mut Vec<Fault>, name: &str, text: impl Into<String>, hint: impl Into<String>) {
+pub(super) fn add(
+    faults: &mut Vec<Fault>,
+    name: &str,
+    text: impl Into<String>,
+    hint: impl Into<String>,
+) {
     let (text, hint) = (text.into(), hint.into());
     faults.push(Fault { file: name.to_owned(), at: At::default(), text, hint });
 }
@@ -141,9 +147,9 @@ fn word<T: Copy>(
 }
 
 /// Everything that needs the spec beside the flags.
-struct Resolver<'a> {
-    spec: &'a Spec,
-    has_spec: bool,
+pub(super) struct Resolver<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) has_spec: bool,
 }
 
 impl Resolver<'_> {
@@ -267,98 +273,6 @@ impl Resolver<'_> {
         input
     }
 
-    fn model(
-        &self,
-        flags: &FlagValues,
-        env: &EnvValues,
-        notes: &mut Vec<String>,
-        faults: &mut Vec<Fault>,
-    ) -> Option<ModelSettings> {
-        let own = &self.spec.model;
-        let name = self.model_name(flags, env, faults);
-        let base_url = base_url(flags, env, faults);
-        let name = name?;
-        let applies = self.applies(&name.value, notes);
-        let base_dir = match name.source {
-            Source::Spec { .. } => self.spec.dir.clone(),
-            _ => PathBuf::new(),
-        };
-        Some(ModelSettings {
-            base_dir,
-            base_url: pick(base_url, copy(&own.base_url).filter(|_| applies.provider)).optional(),
-            key: pick(None, self.own_key().filter(|_| applies.provider)).optional(),
-            effort: pick(None, copy(&own.effort).filter(|_| applies.provider)).optional(),
-            window: pick(None, copy(&own.window).filter(|_| applies.model)).optional(),
-            prices: pick(None, copy(&own.prices).filter(|_| applies.model)).optional(),
-            timeout_connect: pick(None, own.timeout_connect).or(defaults::TIMEOUT_CONNECT),
-            timeout_first_byte: pick(None, own.timeout_first_byte).or(defaults::TIMEOUT_FIRST_BYTE),
-            timeout_idle: pick(None, own.timeout_idle).or(defaults::TIMEOUT_IDLE),
-            retry_attempts: pick(None, own.retry_attempts).or(defaults::RETRY_ATTEMPTS),
-            retry_total_wait: pick(None, own.retry_total_wait).or(defaults::RETRY_TOTAL_WAIT),
-            name,
-        })
-    }
-
-    fn model_name(
-        &self,
-        flags: &FlagValues,
-        env: &EnvValues,
-        faults: &mut Vec<Fault>,
-    ) -> Option<Setting<ModelName>> {
-        let given = flags.model.as_deref().map(|text| (text, Source::Flag("--model"), "--model"));
-        let from_env = set(&env.model).map(|text| (text, Source::Env(ENV_MODEL), ENV_MODEL));
-        if let Some((text, source, name)) = given.or(from_env) {
-            return match check::model_name(text) {
-                Ok(model) => Some(Setting::new(model, source)),
-                Err(why) => {
-                    add(faults, name, why, "openai/gpt-5.5, for instance");
-                    None
-                }
-            };
-        }
-        let own = self.spec.model.model.clone().map(placed);
-        if own.is_none() {
-            let file = if self.has_spec { &self.spec.file } else { "model" };
-            let hint = "give --model PROVIDER/NAME, or model: { use: PROVIDER/NAME } in a spec";
-            add(faults, file, "no model is named", hint);
-        }
-        own
-    }
-
-    /// Which of the spec's model keys apply to the chosen model. A key or address written for one
-    /// provider is never handed to another, and prices and window belong to one model.
-    fn applies(&self, chosen: &ModelName, notes: &mut Vec<String>) -> Applies {
-        let own = &self.spec.model;
-        let Some(written) = &own.model else { return Applies { provider: true, model: true } };
-        let written = &written.value;
-        let applies =
-            Applies { provider: written.provider == chosen.provider, model: written == chosen };
-        let left_out = [
-            ("base_url", own.base_url.is_some(), applies.provider),
-            ("key", own.key.is_some(), applies.provider),
-            ("effort", own.effort.is_some(), applies.provider),
-            ("window", own.window.is_some(), applies.model),
-            ("prices", own.prices.is_some(), applies.model),
-        ];
-        for (key, there, applies) in left_out {
-            if there && !applies {
-                notes.push(format!(
-                    "model.{key} of {} is written for {written} and is not used for {chosen}.",
-                    self.spec.file
-                ));
-            }
-        }
-        applies
-    }
-
-    fn own_key(&self) -> Option<Placed<KeyFrom>> {
-        let mut key = self.spec.model.key.clone()?;
-        if let KeyFrom::File(path) = &key.value {
-            key.value = KeyFrom::File(self.spec.dir.join(path));
-        }
-        Some(key)
-    }
-
     fn limits(&self, flags: &FlagValues, faults: &mut Vec<Fault>) -> LimitSettings {
         let own = &self.spec.limits;
         let at_least_one = [
@@ -428,33 +342,9 @@ impl Resolver<'_> {
     }
 }
 
-/// Which of the spec's model keys apply.
-struct Applies {
-    provider: bool,
-    model: bool,
-}
-
 /// A variable that is set to something.
-fn set(value: &Option<String>) -> Option<&str> {
+pub(super) fn set(value: &Option<String>) -> Option<&str> {
     value.as_deref().filter(|text| !text.is_empty())
-}
-
-fn base_url(
-    flags: &FlagValues,
-    env: &EnvValues,
-    faults: &mut Vec<Fault>,
-) -> Option<Setting<String>> {
-    let given =
-        flags.base_url.as_deref().map(|text| (text, Source::Flag("--base-url"), "--base-url"));
-    let from_env = set(&env.base_url).map(|text| (text, Source::Env(ENV_BASE_URL), ENV_BASE_URL));
-    let (text, source, name) = given.or(from_env)?;
-    match check::url(text) {
-        Ok(()) => Some(Setting::new(text.to_owned(), source)),
-        Err(why) => {
-            add(faults, name, why, "https://host/v1, for instance");
-            None
-        }
-    }
 }
 
 /// `--json` and `--quiet`, which may stand together; the variable sets one where no flag does.
@@ -495,23 +385,4 @@ fn color(flags: &FlagValues, env: &EnvValues, faults: &mut Vec<Fault>) -> Settin
         return Setting::new(Color::Never, Source::Env("NO_COLOR"));
     }
     Setting::new(Color::Auto, Source::Default)
-}
-
-/// A limit that could never be reached because nobody knows the price would be a false promise.
-fn cost_needs_prices(
-    limits: &LimitSettings,
-    model: &ModelSettings,
-    spec: &Spec,
-    faults: &mut Vec<Fault>,
-) {
-    if limits.cost.value.is_none() || model.prices.value.is_some() {
-        return;
-    }
-    let what = format!("a cost limit needs the prices of {}", model.name.value);
-    let hint = "write model: { prices: { input: …, output: … } } (per million tokens) in a spec that names this model";
-    let (file, at) = match (limits.cost.source, &spec.limits.cost) {
-        (Source::Spec { .. }, Some(cost)) => (spec.file.as_str(), cost.at),
-        _ => ("--max-cost", At::default()),
-    };
-    faults.push(Fault { file: file.to_owned(), at, text: what, hint: hint.into() });
 }
