@@ -1,0 +1,196 @@
+//! The spec as written: what the file says, each value with its place, nothing filled in.
+//!
+//! Defaults, flags and environment come in only when it is resolved (`settings`), so that what a
+//! person wrote and what it means stay two things.
+
+use super::fault::At;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A value and where the file says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed<T> {
+    pub value: T,
+    pub at: At,
+}
+
+impl<T> Placed<T> {
+    pub fn new(value: T, at: At) -> Self {
+        Self { value, at }
+    }
+}
+
+/// A whole task spec, checked in itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Spec {
+    /// The file as messages name it.
+    pub file: String,
+    /// Its folder: what its relative paths are relative to.
+    pub dir: PathBuf,
+    pub name: Option<Placed<String>>,
+    pub task: Option<Placed<TaskText>>,
+    pub params: Vec<Param>,
+    pub inputs: Vec<Placed<Input>>,
+    pub instructions: Option<Placed<Vec<String>>>,
+    pub workspace: Option<Placed<String>>,
+    pub isolate: Option<Placed<Isolate>>,
+    pub model: ModelSpec,
+    pub policy: Option<Placed<String>>,
+    pub limits: LimitsSpec,
+    pub expect: Option<Placed<Expect>>,
+    pub require_files: Option<Placed<Vec<String>>>,
+    pub keep: Option<Placed<Vec<String>>>,
+    pub max_changed_files: Option<Placed<u64>>,
+    pub max_changed_lines: Option<Placed<u64>>,
+    pub verify: VerifySpec,
+    pub artifacts: Option<Placed<String>>,
+}
+
+impl Spec {
+    /// A path of this spec: relative ones are relative to its folder.
+    pub fn resolve_path(&self, path: &str) -> PathBuf {
+        self.dir.join(path)
+    }
+}
+
+/// Where the task stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskText {
+    /// In the spec. `start` is the place of its first character where its lines stand in the file
+    /// as they are (a `|` block, one plain line), so that a fault inside it can be placed.
+    Inline { text: String, start: Option<At> },
+    /// In a file of its own, as written in the spec.
+    File(String),
+}
+
+/// A declared parameter of the task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Param {
+    pub name: String,
+    pub at: At,
+    pub kind: ParamKind,
+    /// Absent means that a value must be given.
+    pub default: Option<String>,
+    pub about: Option<String>,
+}
+
+/// The type of a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParamKind {
+    String,
+    Number,
+    Bool,
+    Choice(Vec<String>),
+    /// A path inside the workspace; it need not exist.
+    Path,
+    /// A file inside the workspace that must exist.
+    File,
+}
+
+/// An untrusted text and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    pub name: String,
+    pub from: InputFrom,
+}
+
+/// Where an untrusted text comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InputFrom {
+    Env(String),
+    /// As written; `settings` joins it with the folder it is relative to.
+    File(PathBuf),
+    Text(String),
+}
+
+/// Where the model's key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyFrom {
+    Env(String),
+    File(PathBuf),
+    Fd(u64),
+}
+
+/// PROVIDER/NAME.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelName {
+    pub provider: String,
+    pub name: String,
+}
+
+impl std::fmt::Display for ModelName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.provider, self.name)
+    }
+}
+
+/// Whether the Turn works on the workspace itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolate {
+    None,
+    Copy,
+}
+
+impl Isolate {
+    pub const CHOICES: &[(&str, Self)] = &[("none", Self::None), ("copy", Self::Copy)];
+}
+
+/// What the Turn must have done to the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    Changes,
+    None,
+    Any,
+}
+
+impl Expect {
+    pub const CHOICES: &[(&str, Self)] =
+        &[("changes", Self::Changes), ("none", Self::None), ("any", Self::Any)];
+}
+
+/// Money per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    pub input: f64,
+    pub cached: f64,
+    pub output: f64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelSpec {
+    pub model: Option<Placed<ModelName>>,
+    pub base_url: Option<Placed<String>>,
+    pub key: Option<Placed<KeyFrom>>,
+    pub effort: Option<Placed<String>>,
+    pub window: Option<Placed<u64>>,
+    pub timeout_connect: Option<Placed<Duration>>,
+    pub timeout_first_byte: Option<Placed<Duration>>,
+    pub timeout_idle: Option<Placed<Duration>>,
+    pub retry_attempts: Option<Placed<u64>>,
+    pub retry_total_wait: Option<Placed<Duration>>,
+    pub prices: Option<Placed<Prices>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LimitsSpec {
+    pub steps: Option<Placed<u64>>,
+    pub tool_calls: Option<Placed<u64>>,
+    pub tokens: Option<Placed<u64>>,
+    pub cost: Option<Placed<f64>>,
+    pub time: Option<Placed<Duration>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VerifySpec {
+    pub attempts: Option<Placed<u64>>,
+    pub checks: Option<Placed<Vec<CheckSpec>>>,
+}
+
+/// A command of the operator's own that must succeed after the Turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckSpec {
+    pub name: String,
+    pub run: String,
+    pub timeout: Option<Duration>,
+    pub at: At,
+}
