@@ -10,3 +10,7 @@ pub mod protocol;
 // Rules: pure decisions, no I/O
 pub mod policy;
 pub mod spec;
+// Doors: one outside thing each
+pub mod rollout;
+// Faces
+pub mod report;
