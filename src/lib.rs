@@ -11,3 +11,7 @@ pub mod protocol;
 pub mod exec;
 pub mod policy;
 pub mod spec;
+// Doors: one outside thing each
+pub mod rollout;
+// Faces
+pub mod report;
