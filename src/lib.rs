@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod protocol;
 // Rules: pure decisions, no I/O
+pub mod context;
 pub mod exec;
 pub mod policy;
 pub mod spec;

@@ -7,5 +7,5 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == turnkey::exec::LAUNCHER_ARG) {
         return ExitCode::from(turnkey::exec::launcher_main());
     }
-    ExitCode::SUCCESS
+    turnkey::app::main()
 }

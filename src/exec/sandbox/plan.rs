@@ -75,6 +75,11 @@ impl Plan {
         &self.write
     }
 
+    /// Protected places inside writable folders: what must be checked after each command.
+    pub fn protected_inside(&self) -> &[PathBuf] {
+        &self.input.protected_inside
+    }
+
     /// One grade per clause, from what the probe found when it tried.
     pub fn grades(&self, findings: &[Finding]) -> Vec<Grade> {
         let by = |clause: &str, layer: &str| {
