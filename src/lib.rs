@@ -10,3 +10,5 @@ pub mod protocol;
 // Rules: pure decisions, no I/O
 pub mod policy;
 pub mod spec;
+// Doors: one outside thing each
+pub mod model;
