@@ -8,5 +8,7 @@
 pub mod clock;
 pub mod protocol;
 // Rules: pure decisions, no I/O
+pub mod diff;
+pub mod patch;
 pub mod policy;
 pub mod spec;
