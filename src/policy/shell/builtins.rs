@@ -92,9 +92,9 @@ fn moved(words: &[Value], state: &State, resolve: Resolve<'_>) -> Effect {
         _ => Vec::new(),
     };
     let folders = std::mem::take(&mut after.folders);
-    if let Some((first, rest)) = folders.split_first() {
+    if let Some(first) = folders.first() {
         after.folders.push(first.clone());
-        after.may_be_in(rest);
+        after.may_be_in(&folders);
     }
     Effect::Moves(after)
 }

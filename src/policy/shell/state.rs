@@ -59,7 +59,7 @@ impl State {
         self.variables.get(name).unwrap_or(&Held::Anything)
     }
 
-    /// Adds a folder the shell may be in.
+    /// Adds folders the shell may be in; none means that it may be anywhere.
     pub fn may_be_in(&mut self, folders: &[Folder]) {
         if self.folders.is_empty() || folders.is_empty() {
             self.folders.clear();
