@@ -8,5 +8,9 @@
 pub mod clock;
 pub mod protocol;
 // Rules: pure decisions, no I/O
+pub mod diff;
+pub mod patch;
 pub mod policy;
 pub mod spec;
+// Doors: one outside thing each
+pub mod workspace;
