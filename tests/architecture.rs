@@ -25,7 +25,17 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", &["clock", "protocol", "policy", "patch", "exec", "workspace", "rollout", "context"]),
     (
         "verify",
-        &["clock", "protocol", "policy", "diff", "exec", "workspace", "rollout", "context", "tools"],
+        &[
+            "clock",
+            "protocol",
+            "policy",
+            "diff",
+            "exec",
+            "workspace",
+            "rollout",
+            "context",
+            "tools",
+        ],
     ),
     // Runtime
     (
@@ -35,8 +45,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "job",
         &[
-            "clock", "protocol", "spec", "policy", "diff", "model", "exec", "workspace", "rollout",
-            "context", "tools", "verify", "session",
+            "clock",
+            "protocol",
+            "spec",
+            "policy",
+            "diff",
+            "model",
+            "exec",
+            "workspace",
+            "rollout",
+            "context",
+            "tools",
+            "verify",
+            "session",
         ],
     ),
     // Faces
@@ -45,8 +66,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "clock", "protocol", "spec", "policy", "model", "exec", "workspace", "rollout", "tools",
-            "session", "job", "report", "cli",
+            "clock",
+            "protocol",
+            "spec",
+            "policy",
+            "model",
+            "exec",
+            "workspace",
+            "rollout",
+            "tools",
+            "session",
+            "job",
+            "report",
+            "cli",
         ],
     ),
 ];
@@ -170,7 +202,8 @@ fn rooms_import_only_what_the_table_says() {
     for (room, allowed) in ROOMS {
         for target in *allowed {
             if !used.contains(&((*room).to_owned(), (*target).to_owned())) {
-                wrong.push(format!("the table lets {room} import {target}, which it does not need"));
+                wrong
+                    .push(format!("the table lets {room} import {target}, which it does not need"));
             }
         }
     }
@@ -253,7 +286,8 @@ fn pure_rooms_do_no_io() {
 
 #[test]
 fn the_table_stands_in_architecture_md() {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).unwrap();
     for (room, allowed) in ROOMS {
         let list = if allowed.is_empty() { "–".to_owned() } else { allowed.join(", ") };
         let row = format!("| `{room}` | {list} |");

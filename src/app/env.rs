@@ -58,7 +58,10 @@ pub fn proxies() -> ProxySettings {
     ProxySettings {
         https: setting(["https_proxy", "HTTPS_PROXY"]),
         // Upper case alone is what a CGI server makes of a client's Proxy header.
-        http: setting(["http_proxy", if get("REQUEST_METHOD").is_some() { "http_proxy" } else { "HTTP_PROXY" }]),
+        http: setting([
+            "http_proxy",
+            if get("REQUEST_METHOD").is_some() { "http_proxy" } else { "HTTP_PROXY" },
+        ]),
         all: setting(["all_proxy", "ALL_PROXY"]),
         no_proxy: get("no_proxy").or_else(|| get("NO_PROXY")),
     }
@@ -82,7 +85,8 @@ fn wipe(name: &str) {
         let Ok(c_name) = std::ffi::CString::new(name) else { return };
         let value = libc::getenv(c_name.as_ptr());
         if !value.is_null() {
-            let length = std::ffi::OsStr::from_bytes(std::ffi::CStr::from_ptr(value).to_bytes()).len();
+            let length =
+                std::ffi::OsStr::from_bytes(std::ffi::CStr::from_ptr(value).to_bytes()).len();
             std::ptr::write_bytes(value, b'x', length);
         }
         std::env::remove_var(name);

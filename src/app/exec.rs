@@ -103,12 +103,7 @@ async fn refused(output: &Output, outcome: &Outcome, artifacts: Option<&Artifact
 }
 
 /// The run itself: everything from here on leaves a result.
-async fn go(
-    prepared: Prepared,
-    artifacts: Option<Artifacts>,
-    output: &Output,
-    mode: Mode,
-) -> u8 {
+async fn go(prepared: Prepared, artifacts: Option<Artifacts>, output: &Output, mode: Mode) -> u8 {
     let began = clock::stamp();
     let masker = prepared.masker.clone();
     let run_folder = prepared.folder.dir.clone();
@@ -121,20 +116,14 @@ async fn go(
             return refused(output, &outcome, artifacts.as_ref()).await;
         }
     };
-    let running = ResultRecord::running(
-        prepared.folder.id.as_str(),
-        prepared.parts.session.as_str(),
-        &began,
-    );
+    let running =
+        ResultRecord::running(prepared.folder.id.as_str(), prepared.parts.session.as_str(), &began);
     if let Err(outcome) = write_running(&running, &run_folder, artifacts.as_ref(), &masker) {
         return refused(output, &outcome, artifacts.as_ref()).await;
     }
     let shown = artifacts.as_ref().map_or(run_folder.clone(), |folder| folder.path().to_owned());
-    let options = ReporterOptions {
-        mode,
-        host_reads_commands: env::under_github(),
-        masker: masker.clone(),
-    };
+    let options =
+        ReporterOptions { mode, host_reads_commands: env::under_github(), masker: masker.clone() };
     let mut reporter = Reporter::new(options, output.clone());
     reporter.opened(&shown).await;
     for warning in &prepared.warnings {
@@ -197,8 +186,9 @@ async fn broken(
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".into());
-    let outcome = Outcome::new(State::Internal, "internal.panic", format!("the runner broke: {text}"))
-        .hint("this is a bug; the rollout in the run folder is valid up to this moment");
+    let outcome =
+        Outcome::new(State::Internal, "internal.panic", format!("the runner broke: {text}"))
+            .hint("this is a bug; the rollout in the run folder is valid up to this moment");
     // The claim was lost with the panic; the folder can be claimed anew.
     let artifacts = published.and_then(|path| Artifacts::claim(&path).ok());
     refused(output, &outcome, artifacts.as_ref()).await

@@ -82,8 +82,7 @@ fn read_spec(path: &Path) -> Result<Spec, Refused> {
 /// The task as typed or piped in. Standard input is read only where it was asked for: `-`, or no task
 /// at all and no terminal. A pipe that nobody closes must not hold up a run that has its task.
 fn typed_task(args: &ExecArgs, spec: Option<&Spec>) -> Result<Option<String>, Refused> {
-    let has_task =
-        args.task_file.is_some() || spec.is_some_and(|spec| spec.task.is_some());
+    let has_task = args.task_file.is_some() || spec.is_some_and(|spec| spec.task.is_some());
     match args.task.as_deref() {
         Some("-") => read_stdin().map(Some),
         Some(text) => Ok(Some(text.to_owned())),
@@ -104,8 +103,8 @@ fn read_stdin() -> Result<String, Refused> {
 
 fn read_text(path: &Path) -> Result<String, Refused> {
     let name = path.display().to_string();
-    let file = std::fs::File::open(path)
-        .map_err(|error| Refused::Invalid(format!("{name}: {error}")))?;
+    let file =
+        std::fs::File::open(path).map_err(|error| Refused::Invalid(format!("{name}: {error}")))?;
     let mut bytes = Vec::new();
     file.take(MAX_TEXT + 1)
         .read_to_end(&mut bytes)
@@ -117,8 +116,9 @@ fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Refused> {
     if bytes.len() as u64 > MAX_TEXT {
         return Err(Refused::Invalid(format!("{name}: longer than {MAX_TEXT} bytes")));
     }
-    String::from_utf8(bytes)
-        .map_err(|error| Refused::Invalid(format!("{name}: not UTF-8 (byte {})", error.utf8_error().valid_up_to())))
+    String::from_utf8(bytes).map_err(|error| {
+        Refused::Invalid(format!("{name}: not UTF-8 (byte {})", error.utf8_error().valid_up_to()))
+    })
 }
 
 fn task_text(settings: &Settings, spec: Option<&Spec>) -> Result<String, Refused> {
@@ -184,9 +184,11 @@ fn key(model: &ModelSettings) -> Result<Option<Secret>, Refused> {
             let variable = crate::model::default_key_variable(&model.name.value.provider);
             Ok(variable.and_then(env::take_secret))
         }
-        Some(KeyFrom::Env(name)) => env::take_secret(name)
-            .map(Some)
-            .ok_or_else(|| no_key(format!("the environment variable {name}, which should hold the model's key, is not set"))),
+        Some(KeyFrom::Env(name)) => env::take_secret(name).map(Some).ok_or_else(|| {
+            no_key(format!(
+                "the environment variable {name}, which should hold the model's key, is not set"
+            ))
+        }),
         Some(KeyFrom::File(path)) => {
             let text = read_text(path)?;
             Ok(Some(Secret::new(text.trim().to_owned())))

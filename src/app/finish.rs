@@ -4,12 +4,12 @@ use super::exit;
 use crate::clock;
 use crate::job::{Artifacts, Leftover, RunEnd};
 use crate::protocol::{Outcome, State};
-use crate::session::cost;
 use crate::report::{
     ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Finish, Prices, Reporter,
     ResultRecord, ToolCalls, summary, write_atomic, write_result,
 };
 use crate::rollout::Masker;
+use crate::session::cost;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::Read;

@@ -39,7 +39,10 @@ impl Artifacts {
         std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| {
-            format!("{} cannot be opened as a folder (a link is not followed): {error}", path.display())
+            format!(
+                "{} cannot be opened as a folder (a link is not followed): {error}",
+                path.display()
+            )
         })?;
         let lock = rustix::fs::openat(
             &dir,
@@ -64,7 +67,9 @@ impl Artifacts {
             match rustix::fs::unlinkat(&self.dir, *name, AtFlags::empty()) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {}
                 Err(error) => {
-                    return Err(io::Error::other(format!("{name} of an older run cannot be removed: {error}")));
+                    return Err(io::Error::other(format!(
+                        "{name} of an older run cannot be removed: {error}"
+                    )));
                 }
             }
         }

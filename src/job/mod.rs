@@ -10,7 +10,7 @@ mod prepare;
 mod run;
 
 pub use artifacts::{ARTIFACT_NAMES, Artifacts};
+pub use collect::{Collected, DeniedCall};
 pub use folder::RunFolder;
 pub use prepare::{Prepared, RunInput, dry_run, prepare};
-pub use collect::{Collected, DeniedCall};
 pub use run::{Controls, Face, Leftover, RunEnd, run};

@@ -37,7 +37,9 @@ fn candidates(facts: &Facts<'_>) -> Vec<Outcome> {
     match facts.end {
         TurnEnd::Completed => all.extend(completed(facts)),
         TurnEnd::Aborted { reason, message } => all.push(aborted(facts.signal, reason, message)),
-        TurnEnd::Failed { reason, message, retryable } => all.push(failed(reason, message, *retryable)),
+        TurnEnd::Failed { reason, message, retryable } => {
+            all.push(failed(reason, message, *retryable))
+        }
     }
     all
 }
@@ -67,7 +69,10 @@ fn completed(facts: &Facts<'_>) -> Vec<Outcome> {
                 Outcome::new(
                     State::Blocked,
                     "policy.all_denied",
-                    format!("nothing took effect and the policy denied {} calls; first: {denial}", summary.calls.denied),
+                    format!(
+                        "nothing took effect and the policy denied {} calls; first: {denial}",
+                        summary.calls.denied
+                    ),
                 )
                 .hint("allow what the task needs in the policy, or narrow the task"),
             );
@@ -120,7 +125,10 @@ mod tests {
     use super::*;
     use crate::protocol::{CallCounts, Unmet};
 
-    fn state(end: TurnEnd, change: impl FnOnce(&mut TurnSummary, &mut Facts<'_>)) -> (State, String) {
+    fn state(
+        end: TurnEnd,
+        change: impl FnOnce(&mut TurnSummary, &mut Facts<'_>),
+    ) -> (State, String) {
         let mut summary = TurnSummary::default();
         let nothing = TurnSummary::default();
         let mut facts = Facts {

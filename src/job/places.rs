@@ -1,7 +1,7 @@
 //! From the policy's path patterns to the folders and files that the sandbox is told of.
 
-use crate::policy::{FilePattern, FileRules, Policy};
 use crate::exec::sandbox::PlanInput;
+use crate::policy::{FilePattern, FileRules, Policy};
 use globset::GlobBuilder;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,6 @@ const MAX_LOOKED_AT: usize = 20_000;
 
 /// What the operator's own part adds to the policy's.
 pub struct Surroundings {
-    pub workspace: PathBuf,
     pub scratch: PathBuf,
     /// Folders of the clean PATH and of tools that variables point to.
     pub programs: Vec<PathBuf>,
@@ -39,9 +38,8 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
     // What may be written can be read as well: a compiler reads back what it wrote.
     input.read.extend(input.write.iter().cloned());
     for pattern in &files.deny_read {
-        let reaches = |root: &PathBuf| {
-            pattern.base.starts_with(root) || root.starts_with(&pattern.base)
-        };
+        let reaches =
+            |root: &PathBuf| pattern.base.starts_with(root) || root.starts_with(&pattern.base);
         if input.read.iter().any(reaches) {
             input.deny_read_inside.push(pattern.text.clone());
         }

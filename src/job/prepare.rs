@@ -79,10 +79,7 @@ fn faults(reason: &str, list: &[Fault]) -> Refusal {
 }
 
 /// Makes a run ready. `artifacts` is the claimed folder, if one was named.
-pub async fn prepare(
-    input: RunInput,
-    artifacts: Option<&Artifacts>,
-) -> Result<Prepared, Refusal> {
+pub async fn prepare(input: RunInput, artifacts: Option<&Artifacts>) -> Result<Prepared, Refusal> {
     let place = Place::find(&input, artifacts)?;
     let mut warnings = input.settings.notes.clone();
     let masker = Arc::new(Masker::new(input.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str()))));
@@ -92,13 +89,16 @@ pub async fn prepare(
     .map_err(|why| {
         unavailable(
             "folder.run",
-            format!("no folder for the run's record can be had outside what commands may write: {why}"),
+            format!(
+                "no folder for the run's record can be had outside what commands may write: {why}"
+            ),
             "set HOME or XDG_STATE_HOME to a folder outside the workspace",
         )
     })?;
     let model = open_model(&input)?;
     let place = place.isolated(&input, &folder)?;
-    let exec = Hands::make(&input, &place, &folder, artifacts, masker.clone(), &mut warnings).await?;
+    let exec =
+        Hands::make(&input, &place, &folder, artifacts, masker.clone(), &mut warnings).await?;
     let parts = session_parts(&input, &place, &folder, exec.world, model, masker.clone())?;
     Ok(Prepared {
         grades: exec.grades,
@@ -133,7 +133,10 @@ impl Place {
             invalid("workspace", format!("the workspace {}: {error}", given.display()))
         })?;
         if !workspace.is_dir() {
-            return Err(invalid("workspace", format!("the workspace {} is no folder", given.display())));
+            return Err(invalid(
+                "workspace",
+                format!("the workspace {} is no folder", given.display()),
+            ));
         }
         let (file, policy_file) = read_policy(input.settings.policy.value.as_deref())?;
         let mut protected = input.ci_command_files.clone();
@@ -234,9 +237,8 @@ impl Hands {
         warnings: &mut Vec<String>,
     ) -> Result<Self, Refusal> {
         let policy = place.policy.as_ref();
-        let writable = |path: &Path| {
-            path.starts_with(&place.workspace) || places::is_writable(policy, path)
-        };
+        let writable =
+            |path: &Path| path.starts_with(&place.workspace) || places::is_writable(policy, path);
         let path = CleanPath::new(input.path.as_deref(), &writable);
         let environment = environment(input, place, folder, &path);
         let mut programs = path.folders().to_vec();
@@ -244,12 +246,7 @@ impl Hands {
         let mut protected = place.ground.protected.clone();
         protected.extend(place.ground.git_dirs.iter().cloned());
         protected.push(place.workspace.join(".git"));
-        let around = Surroundings {
-            workspace: place.workspace.clone(),
-            scratch: folder.scratch.clone(),
-            programs,
-            protected,
-        };
+        let around = Surroundings { scratch: folder.scratch.clone(), programs, protected };
         let plan = Plan::new(places::plan_input(policy, &around));
         let facts = WorldFacts { path: path.clone(), writable: plan.writable().to_vec() };
         let guarded = plan.protected_inside().to_vec();
@@ -333,7 +330,8 @@ async fn sandbox(
         None => place.policy.sandbox().level,
     };
     if level == SandboxLevel::Off {
-        warnings.push("the sandbox is off: allowed commands can reach whatever this user can".into());
+        warnings
+            .push("the sandbox is off: allowed commands can reach whatever this user can".into());
         return Ok(Arc::new(NoSandbox::new("the sandbox is off")));
     }
     let probed = probe(input, folder, &plan).await;
@@ -342,11 +340,8 @@ async fn sandbox(
         Err(error) => (Vec::new(), Some(error)),
     };
     let floor = Floor::new(plan, &findings);
-    let missing: Vec<String> = floor
-        .shortfalls()
-        .iter()
-        .map(|grade| format!("{} ({})", grade.clause, grade.by))
-        .collect();
+    let missing: Vec<String> =
+        floor.shortfalls().iter().map(|grade| format!("{} ({})", grade.clause, grade.by)).collect();
     if missing.is_empty() && failure.is_none() {
         return Ok(Arc::new(floor));
     }
@@ -397,9 +392,14 @@ fn session_parts(
     model: Arc<dyn Model>,
     masker: Arc<Masker>,
 ) -> Result<SessionParts, Refusal> {
-    let rollout = RolloutWriter::create(&folder.dir.join("rollout.jsonl"), masker).map_err(|error| {
-        unavailable("rollout.create", error.to_string(), "check the disk that holds the run folder")
-    })?;
+    let rollout =
+        RolloutWriter::create(&folder.dir.join("rollout.jsonl"), masker).map_err(|error| {
+            unavailable(
+                "rollout.create",
+                error.to_string(),
+                "check the disk that holds the run folder",
+            )
+        })?;
     let session = SessionId::new();
     let world = Arc::new(world);
     let make = input.tools.unwrap_or(standard_tools);

@@ -48,9 +48,24 @@ pub struct RunEnd {
 const READER_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs the Turn and computes the one Outcome.
-pub async fn run(prepared: Prepared, face: &mut dyn Face, mut controls: Controls) -> (RunEnd, Leftover) {
-    let Prepared { parts, task, masker, settings, policy_file, grades, root, prefix, started, folder, warnings } =
-        prepared;
+pub async fn run(
+    prepared: Prepared,
+    face: &mut dyn Face,
+    mut controls: Controls,
+) -> (RunEnd, Leftover) {
+    let Prepared {
+        parts,
+        task,
+        masker,
+        settings,
+        policy_file,
+        grades,
+        root,
+        prefix,
+        started,
+        folder,
+        warnings,
+    } = prepared;
     let rollout = parts.rollout.clone();
     let world = parts.world.clone();
     let on_deny = parts.config.on_deny;
@@ -87,8 +102,12 @@ pub async fn run(prepared: Prepared, face: &mut dyn Face, mut controls: Controls
     let diff_withheld = masker.finds_secret(&evidence.diff.bytes);
     if diff_withheld {
         around.push(
-            Outcome::new(State::Unverified, "secret.in_diff", "the turn diff holds a known secret; it is not published")
-                .hint("look at the workspace itself, and take the secret out of the file"),
+            Outcome::new(
+                State::Unverified,
+                "secret.in_diff",
+                "the turn diff holds a known secret; it is not published",
+            )
+            .hint("look at the workspace itself, and take the secret out of the file"),
         );
     }
     let facts = Facts {
@@ -124,7 +143,18 @@ pub async fn run(prepared: Prepared, face: &mut dyn Face, mut controls: Controls
     }
     let collected = watcher.collected;
     let end = RunEnd { outcome, summary, collected, evidence, start_diff, diff_withheld };
-    (end, Leftover { folder, settings, masker, grades, model, session, policy_digest: world.policy.digest().to_owned() })
+    (
+        end,
+        Leftover {
+            folder,
+            settings,
+            masker,
+            grades,
+            model,
+            session,
+            policy_digest: world.policy.digest().to_owned(),
+        },
+    )
 }
 
 /// What the artifacts are written from, besides the end.

@@ -14,6 +14,7 @@ mod classify;
 mod endpoint;
 mod error;
 mod http;
+mod keys;
 mod open;
 mod openai;
 mod retry_hint;
@@ -26,6 +27,7 @@ mod strict;
 
 pub use endpoint::{Endpoint, ProxySetting, ProxySettings, Timeouts};
 pub use error::{Failure, ModelError, ModelErrorKind, TimeoutKind};
+pub use keys::default_key_variable;
 pub use open::{ModelConfig, OpenError, PROVIDERS, open};
 pub use sample::{Observer, Response, RetryPolicy, Silent, sample};
 pub use scripted::{Script, schema as script_schema};

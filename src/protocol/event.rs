@@ -164,6 +164,7 @@ pub enum EventMsg {
     TurnEnded {
         turn: TurnId,
         end: TurnEnd,
+        summary: Box<TurnSummary>,
     },
     SessionEnded,
 }

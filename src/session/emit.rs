@@ -21,8 +21,7 @@ impl Emitter {
     /// Waits for a place in the queue. A reader that is gone ends nothing: the rollout has it all.
     pub async fn emit(&self, submission: &SubmissionId, msg: EventMsg) {
         let mut next = self.next.lock().await;
-        let event =
-            Event { submission: submission.clone(), seq: *next, ts: clock::stamp(), msg };
+        let event = Event { submission: submission.clone(), seq: *next, ts: clock::stamp(), msg };
         *next += 1;
         let _ = self.events.send(event).await;
     }
@@ -38,5 +37,8 @@ impl Emitter {
 }
 
 fn halt(error: crate::rollout::RolloutError) -> Halt {
-    Halt { reason: "rollout.write".into(), message: format!("the rollout cannot be written: {error}") }
+    Halt {
+        reason: "rollout.write".into(),
+        message: format!("the rollout cannot be written: {error}"),
+    }
 }

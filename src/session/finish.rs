@@ -10,12 +10,8 @@ use tokio::sync::mpsc;
 /// unmet goes back to the model or into the outcome.
 pub(super) async fn verify(turn: &Turn, attempt: u32) -> Result<Vec<Unmet>, TurnEnd> {
     let (sender, mut notes) = mpsc::channel(super::QUEUE);
-    let verifying = turn.parts.verifier.verify(
-        &turn.parts.world,
-        attempt,
-        turn.context.cancel.token(),
-        sender,
-    );
+    let verifying =
+        turn.parts.verifier.verify(&turn.parts.world, attempt, turn.context.cancel.token(), sender);
     let passing_on = async {
         let mut broken = Ok(());
         while let Some(note) = notes.recv().await {

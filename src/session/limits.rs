@@ -41,7 +41,10 @@ impl Ledger {
     /// Whether another sampling may be made.
     pub fn before_step(&self, limits: &Limits) -> Result<(), TurnEnd> {
         if self.steps >= limits.steps {
-            return Err(reached("limit.steps", format!("the limit of {} steps was reached", limits.steps)));
+            return Err(reached(
+                "limit.steps",
+                format!("the limit of {} steps was reached", limits.steps),
+            ));
         }
         if let Some((limit, prices)) = &limits.cost {
             let spent = cost(prices, self.usage);
@@ -72,7 +75,12 @@ impl Ledger {
     }
 
     /// Books one result; an end where calls of the same kind keep failing in the same way.
-    pub fn book(&mut self, call: &ToolCall, result: &ToolResult, limits: &Limits) -> Option<TurnEnd> {
+    pub fn book(
+        &mut self,
+        call: &ToolCall,
+        result: &ToolResult,
+        limits: &Limits,
+    ) -> Option<TurnEnd> {
         self.calls.total += 1;
         match result.result {
             ResultKind::Ok => {}
@@ -202,7 +210,10 @@ mod tests {
         assert!(ledger.before_step(&limits()).is_ok());
         ledger.steps = 10;
         assert!(ledger.before_step(&limits()).is_err());
-        ledger = Ledger { usage: Usage { input: 90, output: 10, ..Usage::default() }, ..Ledger::default() };
+        ledger = Ledger {
+            usage: Usage { input: 90, output: 10, ..Usage::default() },
+            ..Ledger::default()
+        };
         assert!(ledger.before_step(&limits()).is_err());
         assert!(ledger.before_calls(&limits(), 3).is_ok());
         assert!(ledger.before_calls(&limits(), 4).is_err());

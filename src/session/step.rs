@@ -8,7 +8,8 @@ use crate::context::{self, WorldSnapshot};
 use crate::model::{self, ModelError, ModelErrorKind, Response};
 use crate::policy::OnDeny;
 use crate::protocol::{
-    EventMsg, Item, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd, Verdict,
+    EventMsg, Item, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd,
+    Verdict,
 };
 use crate::rollout::{ApprovalRecord, Record, StepStartedRecord, UsageRecord};
 use crate::tools::{self, CallObserver, Halt};
@@ -309,7 +310,9 @@ impl CallObserver for LifeObserver {
             let item = Arc::new(Item::ToolResult(result.clone()));
             let record = Record::Item { step: self.step, response_id: None, item: item.clone() };
             self.emitter.record(record).await?;
-            self.emitter.emit(&self.submission, EventMsg::CallDone { result: result.clone() }).await;
+            self.emitter
+                .emit(&self.submission, EventMsg::CallDone { result: result.clone() })
+                .await;
             self.emitter.emit(&self.submission, EventMsg::ItemDone { item }).await;
             Ok(())
         })

@@ -4,6 +4,7 @@ use super::{Action, CallContext, Prepared, Tool, ToolFailure, ToolOutput, ToolWo
 use crate::patch::{self, Patch};
 use crate::policy::WritePermit;
 use crate::protocol::{Effect, ResultKind, ToolInput, ToolPayload, ToolSpec};
+use crate::workspace::CommitError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,9 +31,10 @@ impl Tool for ApplyPatch {
             .map_err(|error| ToolFailure::bad_arguments(format!("apply_patch: {error}")))?;
         let mut paths: Vec<PathBuf> = Vec::new();
         for reference in patch::paths(&parsed) {
-            let resolved = crate::workspace::resolve(world.root(), &reference.path).map_err(|why| {
-                ToolFailure::bad_arguments(format!("apply_patch: {:?}: {why}", reference.path))
-            })?;
+            let resolved =
+                crate::workspace::resolve_entry(world.root(), &reference.path).map_err(|why| {
+                    ToolFailure::bad_arguments(format!("apply_patch: {:?}: {why}", reference.path))
+                })?;
             if !paths.contains(&resolved) {
                 paths.push(resolved);
             }
@@ -57,11 +59,24 @@ async fn run(parsed: Patch, permit: WritePermit, context: CallContext) -> ToolOu
                     return Ok(ToolOutput::failed(format!("nothing was changed: {error}")));
                 }
             };
-            match workspace.commit(&permit, &plan, &call_id) {
-                Ok(_) => Ok(ToolOutput::new(ResultKind::Ok, Effect::Done, plan.summary())),
-                Err(error) => Ok(ToolOutput::failed(format!("nothing was changed: {error}"))),
+            match workspace.commit(&permit, &plan) {
+                Ok(committed) => {
+                    workspace.note_patch(&call_id, &committed)?;
+                    Ok(ToolOutput::new(ResultKind::Ok, Effect::Done, plan.summary()))
+                }
+                Err(error) => Ok(refused(&error)),
             }
         })
         .await;
-    done.unwrap_or_else(|error| ToolOutput::failed(format!("nothing was changed: {error}")))
+    done.unwrap_or_else(|error| {
+        let text = format!("the patch met a fault of the file system: {error}");
+        ToolOutput::new(ResultKind::Failed, Effect::Unknown, text)
+    })
+}
+
+fn refused(error: &CommitError) -> ToolOutput {
+    if error.nothing_changed() {
+        return ToolOutput::failed(format!("nothing was changed: {error}"));
+    }
+    ToolOutput::new(ResultKind::Failed, Effect::Unknown, error.to_string())
 }

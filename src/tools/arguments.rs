@@ -24,7 +24,10 @@ pub fn parse<T: DeserializeOwned>(
         ))
     };
     if text.len() > MAX_BYTES {
-        return Err(fail(format!("the arguments have {} bytes; {MAX_BYTES} is the limit", text.len())));
+        return Err(fail(format!(
+            "the arguments have {} bytes; {MAX_BYTES} is the limit",
+            text.len()
+        )));
     }
     if !text.trim_start().starts_with('{') {
         return Err(fail("the arguments are not a JSON object".into()));

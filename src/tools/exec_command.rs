@@ -110,20 +110,40 @@ fn limits(arguments: &Arguments, world: &ToolWorld) -> Limits {
 
 async fn run(permit: ExecPermit, limits: Limits, context: CallContext) -> ToolOutput {
     let world = context.world;
-    if let Err(error) = world.with_workspace(|workspace| workspace.capture_start()).await {
+    let call_id = context.call_id.as_str().to_owned();
+    let begun = call_id.clone();
+    let before = world.with_workspace(move |workspace| {
+        workspace.capture_start()?;
+        workspace.watch_protected()?;
+        workspace.command_started(&begun);
+        Ok(())
+    });
+    if let Err(error) = before.await {
         return ToolOutput::failed(format!(
             "nothing ran: the state of the workspace could not be taken down first ({error})"
         ));
     }
-    let finished = match world.executor.run(permit, limits.run, &context.cancel).await {
-        Ok(finished) => finished,
-        Err(error) => return ToolOutput::failed(format!("nothing ran: {error}")),
+    let ran = world.executor.run(permit, limits.run, &context.cancel).await;
+    let mut output = match &ran {
+        Ok(finished) => report(finished, limits),
+        Err(error) => ToolOutput::failed(format!("nothing ran: {error}")),
     };
-    let mut output = report(&finished, limits);
-    let call_id = context.call_id.as_str().to_owned();
-    let walked = world.with_workspace(move |workspace| workspace.after_command(&call_id)).await;
-    if let Err(error) = walked {
-        output.warnings.push(format!("the workspace could not be observed after a command: {error}"));
+    let after = world.with_workspace(move |workspace| {
+        let undone = workspace.put_protected_back()?;
+        workspace.after_command(&call_id)?;
+        Ok(undone)
+    });
+    match after.await {
+        Ok(undone) if undone.is_empty() => {}
+        Ok(undone) => {
+            let text = format!("protected files were changed and put back: {}", undone.join("; "));
+            output.text.push_str(&format!("\n[policy: {text}]\n"));
+            output.warnings.push(text);
+        }
+        Err(error) => {
+            let text = format!("the workspace could not be looked at after a command: {error}");
+            output.warnings.push(text);
+        }
     }
     output
 }
@@ -145,7 +165,10 @@ fn report(finished: &Finished, limits: Limits) -> ToolOutput {
             ResultKind::TimedOut,
             Effect::Unknown,
             None,
-            format!("timed out after {}; the command and all it started were ended", clock::human(limits.run.timeout)),
+            format!(
+                "timed out after {}; the command and all it started were ended",
+                clock::human(limits.run.timeout)
+            ),
         ),
         ProcessEnd::Cancelled => (
             ResultKind::Cancelled,
@@ -170,7 +193,9 @@ fn report(finished: &Finished, limits: Limits) -> ToolOutput {
     let mut output = ToolOutput::new(kind, effect, text);
     output.exit_code = code;
     if finished.left > 0 {
-        output.warnings.push(format!("{} processes of a command could not be ended", finished.left));
+        output
+            .warnings
+            .push(format!("{} processes of a command could not be ended", finished.left));
     }
     output
 }

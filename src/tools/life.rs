@@ -113,7 +113,8 @@ async fn attempt(
         return Ok(plain(call, ResultKind::Aborted, "the Turn ended before this call started"));
     }
     if repeated {
-        let text = format!("the call id {} was used before in this response; nothing ran", call.call_id);
+        let text =
+            format!("the call id {} was used before in this response; nothing ran", call.call_id);
         return Ok(plain(call, ResultKind::BadArguments, &text));
     }
     let Some(tool) = plan.tool(&call.name) else {
@@ -121,7 +122,8 @@ async fn attempt(
         let text = format!("there is no tool {:?}; the tools are: {names}", call.name);
         return Ok(plain(call, ResultKind::UnknownTool, &text));
     };
-    let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.payload, world)));
+    let prepared =
+        std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.payload, world)));
     let (action, effect) = match prepared {
         Err(panic) => return Ok(broken(call, Effect::None, &panic_text(&*panic))),
         Ok(Err(failure)) => {
@@ -189,14 +191,17 @@ fn plain(call: &ToolCall, result: ResultKind, text: &str) -> ToolResult {
 }
 
 fn broken(call: &ToolCall, effect: Effect, panic: &str) -> ToolResult {
-    let text = format!("the tool {} broke ({panic}); this is a fault of the runner, not yours", call.name);
+    let text =
+        format!("the tool {} broke ({panic}); this is a fault of the runner, not yours", call.name);
     ToolResult { effect, ..plain(call, ResultKind::Internal, &text) }
 }
 
 /// What the model is told of a denial: the rule, each refused part, and why.
 fn denial(verdict: &Verdict) -> String {
-    let mut text = format!("denied by the policy, nothing ran: {}\nrule: {}", verdict.reason, verdict.rule);
-    for part in verdict.parts.iter().filter(|part| part.decision > crate::protocol::Decision::Allow) {
+    let mut text =
+        format!("denied by the policy, nothing ran: {}\nrule: {}", verdict.reason, verdict.rule);
+    for part in verdict.parts.iter().filter(|part| part.decision > crate::protocol::Decision::Allow)
+    {
         text.push_str(&format!("\n- {} ({}): {}", part.part, part.decision, part.reason));
     }
     text

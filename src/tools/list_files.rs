@@ -3,6 +3,7 @@
 use super::{Action, CallContext, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments};
 use crate::policy::ReadPermit;
 use crate::protocol::{ToolInput, ToolPayload, ToolSpec};
+use crate::workspace::Listing;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -67,7 +68,25 @@ async fn run(path: String, depth: usize, permit: ReadPermit, context: CallContex
         .with_workspace(move |workspace| workspace.list(&permit, depth, MAX_ENTRIES))
         .await;
     match listed {
-        Ok(listing) => ToolOutput::ok(listing.render()),
+        Ok(listing) => ToolOutput::ok(render(&path, &listing)),
         Err(error) => ToolOutput::failed(format!("{path}: {error}")),
     }
+}
+
+fn render(path: &str, listing: &Listing) -> String {
+    let mut text = format!("{path}: {} entries", listing.entries.len());
+    if listing.ignored > 0 {
+        text.push_str(&format!(", {} ignored ones left out", listing.ignored));
+    }
+    if listing.cut {
+        text.push_str(&format!(", cut at {MAX_ENTRIES}; list a folder below for more"));
+    }
+    for line in listing.lines() {
+        text.push('\n');
+        text.push_str(&line);
+    }
+    for unseen in &listing.unseen {
+        text.push_str(&format!("\ncould not be read: {}", unseen.why));
+    }
+    text
 }

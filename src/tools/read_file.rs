@@ -64,7 +64,8 @@ impl Tool for ReadFile {
 async fn run(arguments: Arguments, permit: ReadPermit, context: CallContext) -> ToolOutput {
     // A range may lie anywhere in a file that is far larger than what is given back.
     const MAX_FILE: u64 = 64 * 1024 * 1024;
-    let read = context.world.with_workspace(move |workspace| workspace.read(&permit, MAX_FILE)).await;
+    let read =
+        context.world.with_workspace(move |workspace| workspace.read(&permit, MAX_FILE)).await;
     match read {
         Ok(content) => render(&arguments, &content.bytes, context.world.limits.output),
         Err(error) => ToolOutput::failed(format!("{}: {error}", arguments.path)),
@@ -73,7 +74,11 @@ async fn run(arguments: Arguments, permit: ReadPermit, context: CallContext) -> 
 
 fn render(arguments: &Arguments, bytes: &[u8], limit: usize) -> ToolOutput {
     if bytes.contains(&0) {
-        return ToolOutput::ok(format!("{}: a binary file of {} bytes", arguments.path, bytes.len()));
+        return ToolOutput::ok(format!(
+            "{}: a binary file of {} bytes",
+            arguments.path,
+            bytes.len()
+        ));
     }
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();

@@ -31,7 +31,8 @@ impl Tool for UpdatePlan {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "update_plan".into(),
-            description: "Replaces your plan, which people see. At most one step in_progress.".into(),
+            description: "Replaces your plan, which people see. At most one step in_progress."
+                .into(),
             input: ToolInput::Json(json!({
                 "type": "object",
                 "properties": {
@@ -79,9 +80,9 @@ impl Tool for UpdatePlan {
             .map(|entry| PlanItem { step: entry.step, status: entry.status })
             .collect();
         Ok(Prepared::Free(Box::new(move |_| {
-            Box::pin(async move {
-                ToolOutput { plan: Some(items), ..ToolOutput::ok("plan updated") }
-            })
+            Box::pin(
+                async move { ToolOutput { plan: Some(items), ..ToolOutput::ok("plan updated") } },
+            )
         })))
     }
 }

@@ -52,8 +52,7 @@ impl ToolWorld {
         limits: ToolLimits,
         workspace: Arc<Mutex<Workspace>>,
     ) -> Self {
-        let root =
-            workspace.lock().unwrap_or_else(PoisonError::into_inner).root().to_owned();
+        let root = workspace.lock().unwrap_or_else(PoisonError::into_inner).root().to_owned();
         Self { policy, executor, facts, masker, limits, workspace, root }
     }
 

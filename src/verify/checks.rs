@@ -42,7 +42,8 @@ impl Check {
             .with_workspace(|workspace| workspace.capture_start())
             .await
             .map_err(|error| VerifyFailure::broken("workspace.capture", error.to_string()))?;
-        let permit = ExecPermit::operator(&self.name, &self.run, world.root(), Attributes::default());
+        let permit =
+            ExecPermit::operator(&self.name, &self.run, world.root(), Attributes::default());
         let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
         let start = clock::now();
         let finished = world.executor.run(permit, limits, cancel).await.map_err(|error| {

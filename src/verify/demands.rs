@@ -33,7 +33,10 @@ impl Demands {
         all.extend(self.kept(diff, prefix, workspace));
         for file in &self.require_files {
             if !workspace.has_file(file) {
-                all.push(unmet("require_files", format!("the required file {file} does not exist")));
+                all.push(unmet(
+                    "require_files",
+                    format!("the required file {file} does not exist"),
+                ));
             }
         }
         match self.expect {
@@ -64,7 +67,8 @@ impl Demands {
         if let Some(limit) = self.max_changed_lines
             && lines > limit
         {
-            let message = format!("{lines} lines changed (added and removed); {limit} are the limit");
+            let message =
+                format!("{lines} lines changed (added and removed); {limit} are the limit");
             all.push(unmet("limit.changed_lines", message));
         }
         all

@@ -32,7 +32,8 @@ pub struct Evidence {
 pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, WorkspaceError> {
     if !workspace.is_captured() {
         let diff = Diff::default();
-        let record = DiffRecord { proven: true, digest: digest(&diff.bytes), ..DiffRecord::default() };
+        let record =
+            DiffRecord { proven: true, digest: digest(&diff.bytes), ..DiffRecord::default() };
         return Ok(Evidence { diff, record, ..Evidence::default() });
     }
     let changes = workspace.turn_changes()?;
@@ -46,8 +47,8 @@ pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, Worksp
     for attribution in &changes.attribution {
         let calls = by.entry(with_prefix(&attribution.path)).or_default();
         calls.extend(attribution.calls.iter().map(|call| match call.by {
-            By::Patch => format!("patch:{}", call.call_id),
-            By::Command => format!("command:{}", call.call_id),
+            By::Patch => format!("patch:{}", call.id),
+            By::Command => format!("command:{}", call.id),
         }));
         if attribution.outside {
             calls.push("outside".into());

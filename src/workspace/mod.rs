@@ -14,6 +14,7 @@ mod changes;
 mod commit;
 mod error;
 pub mod git;
+mod guard;
 mod kept;
 mod list;
 pub(crate) mod manifest;
@@ -21,6 +22,7 @@ mod read;
 mod resolve;
 mod rules;
 mod start;
+mod support;
 #[cfg(test)]
 mod tests;
 mod track;
@@ -39,6 +41,7 @@ pub use list::{Listed, ListedKind, Listing, Outline};
 pub use read::{FileContent, WorkspaceFiles};
 use rules::Rules;
 use start::Start;
+pub use support::{Observed, resolve, resolve_entry};
 use track::Track;
 pub use track::{By, CallRef, ChangedPath};
 pub use walk::Unseen;
@@ -95,6 +98,10 @@ pub struct Workspace {
     /// Ignore rules from around the workspace.
     outer_rules: Option<Arc<Rules>>,
     captured: Option<Captured>,
+    /// Protected places that the sandbox cannot carve out.
+    guard: guard::Guard,
+    /// The tree as it was first shown to the model.
+    outline_text: Option<String>,
 }
 
 /// The start, and what became of it so far.
@@ -134,6 +141,8 @@ impl Workspace {
             excluded,
             outer_rules,
             captured: None,
+            guard: guard::Guard::default(),
+            outline_text: None,
         })
     }
 
