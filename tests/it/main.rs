@@ -1,3 +1,5 @@
 //! One binary for all tests that need real parts: processes, files, sockets, git.
 
 mod exec;
+mod scenario;
+mod support;
