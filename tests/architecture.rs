@@ -66,19 +66,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "clock",
-            "protocol",
-            "spec",
-            "policy",
-            "model",
-            "exec",
-            "workspace",
-            "rollout",
-            "tools",
-            "session",
-            "job",
-            "report",
-            "cli",
+            "clock", "protocol", "spec", "policy", "model", "rollout", "tools", "session", "job",
+            "report", "cli",
         ],
     ),
 ];

@@ -2,4 +2,5 @@
 
 mod exec;
 mod scenario;
+mod session;
 mod support;

@@ -52,12 +52,12 @@ fn read_expect(path: &Path) -> Expect {
     expect.status =
         i32::try_from(table.get("status").unwrap().uint("status", 0, &mut faults).unwrap())
             .unwrap();
-    let mut text = |table: &mut Table<'_>, key, faults: &mut Faults| {
+    let text = |table: &mut Table<'_>, key, faults: &mut Faults| {
         table.get(key).and_then(|node| node.string(key, faults))
     };
     expect.state = text(&mut table, "state", &mut faults);
     expect.reason = text(&mut table, "reason", &mut faults);
-    let mut list = |table: &mut Table<'_>, key, faults: &mut Faults| {
+    let list = |table: &mut Table<'_>, key, faults: &mut Faults| {
         table.get(key).and_then(|node| node.strings(key, faults))
     };
     expect.args = list(&mut table, "args", &mut faults).unwrap_or_default();
