@@ -4,7 +4,7 @@ use super::events::{EventStream, RunFinished};
 use super::human::{self, Show, Style};
 use super::output::Output;
 use super::spinner::Spinner;
-use super::text::{json_without_commands, many_lines, one_line, without_commands};
+use super::text::{json_line, many_lines, one_line, without_commands};
 use crate::clock;
 use crate::protocol::{Event, EventMsg, Outcome, State, Usage};
 use crate::rollout::Masker;
@@ -218,7 +218,7 @@ impl Reporter {
 
     async fn json(&mut self, mut line: Value) {
         self.options.masker.mask_value(&mut line);
-        self.output.stdout(json_without_commands(line.to_string())).await;
+        self.output.stdout(json_line(line.to_string())).await;
     }
 
     async fn say(&mut self, line: String) {

@@ -183,9 +183,18 @@ impl Page<'_> {
         add!(out, "{fence}text\n{}\n{fence}\n", text.trim_end_matches('\n'));
     }
 
+    /// One line inside a tag: neither markup nor Markdown.
     fn html(&self, text: &str) -> String {
         let line = one_line(&self.masker.mask(text), MAX_CELL);
-        line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+        let mut html = String::with_capacity(line.len());
+        for character in line.chars() {
+            if character.is_ascii_punctuation() && !matches!(character, '-' | '.' | ',' | '/') {
+                let _ = write!(html, "&#{};", u32::from(character));
+            } else {
+                html.push(character);
+            }
+        }
+        html
     }
 }
 
