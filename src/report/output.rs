@@ -17,11 +17,17 @@ use tokio_util::sync::CancellationToken;
 /// Lines on their way to a thread.
 const QUEUE: usize = 32;
 
+/// How long one stream may wait for the other, so that on a terminal, or in a log that has both, lines
+/// stand in the order they were said.
+const SETTLE: Duration = Duration::from_millis(500);
+
 /// Lines that are waiting are written together, up to this many bytes.
 const BATCH: usize = 64 << 10;
 
 enum Message {
     Bytes(Vec<u8>),
+    /// Answered once everything before it is written.
+    Settle(oneshot::Sender<()>),
     Close(oneshot::Sender<()>),
 }
 
@@ -117,6 +123,12 @@ impl Output {
         self.hurry.cancel();
     }
 
+    /// Waits until everything said so far is written, for a moment at most.
+    pub async fn settle(&self) {
+        let both = async { tokio::join!(self.stdout.settle(), self.stderr.settle()) };
+        let _ = tokio::time::timeout(SETTLE, both).await;
+    }
+
     /// Waits until everything is written, but not longer than `deadline`.
     pub async fn finish(&self, deadline: Duration) -> Finished {
         // A stalled stdout must not cost stderr its last lines, so it gets half of the time.
@@ -186,6 +198,13 @@ impl Stream {
         }
     }
 
+    async fn settle(&self) {
+        let (answer, done) = oneshot::channel();
+        if self.queue.send(Message::Settle(answer)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+
     async fn close(&self) {
         let (answer, done) = oneshot::channel();
         if self.queue.send(Message::Close(answer)).await.is_ok() && done.await.is_ok() {
@@ -207,16 +226,19 @@ impl Stream {
 fn run(mut target: impl Write, mut queue: mpsc::Receiver<Message>, failed: impl Fn(&io::Error)) {
     let mut alive = true;
     let mut waiting = Vec::new();
+    let mut answers = Vec::new();
     let mut next = queue.blocking_recv();
-    while let Some(message) = next.take() {
-        let close = match message {
-            Message::Bytes(bytes) => {
-                waiting.extend_from_slice(&bytes);
-                None
+    while let Some(message) = next {
+        let mut close = false;
+        match message {
+            Message::Bytes(bytes) => waiting.extend_from_slice(&bytes),
+            Message::Settle(answer) => answers.push(answer),
+            Message::Close(answer) => {
+                answers.push(answer);
+                close = true;
             }
-            Message::Close(answer) => Some(answer),
-        };
-        if close.is_none()
+        }
+        if !close
             && waiting.len() < BATCH
             && let Ok(more) = queue.try_recv()
         {
@@ -231,8 +253,10 @@ fn run(mut target: impl Write, mut queue: mpsc::Receiver<Message>, failed: impl 
             failed(&error);
         }
         waiting.clear();
-        if let Some(answer) = close {
+        for answer in answers.drain(..) {
             let _ = answer.send(());
+        }
+        if close {
             return;
         }
         next = queue.blocking_recv();

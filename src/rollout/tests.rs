@@ -2,6 +2,7 @@
 
 mod faults;
 mod files;
+mod kill;
 mod records;
 
 use super::*;

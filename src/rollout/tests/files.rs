@@ -367,7 +367,7 @@ proptest! {
     #[test]
     fn any_bytes_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         let mut reader = Reader::new(bytes.as_slice(), Path::new("x"));
-        while let Some(entry) = reader.next() {
+        for entry in reader.by_ref() {
             if entry.is_err() { break; }
         }
         prop_assert!(reader.report().lines <= bytes.len() as u64);
