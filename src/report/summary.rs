@@ -190,6 +190,9 @@ impl Page<'_> {
         for character in line.chars() {
             if character.is_ascii_punctuation() && !matches!(character, '-' | '.' | ',' | '/') {
                 let _ = write!(html, "&#{};", u32::from(character));
+                if character == '@' {
+                    html.push_str("<!-- -->");
+                }
             } else {
                 html.push(character);
             }
@@ -214,8 +217,8 @@ fn escape(line: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
-            // No mention of a person, no mail address.
-            '@' => escaped.push_str("&#64;"),
+            // No mention of a person, no link to a mail address; an entity would not prevent that.
+            '@' => escaped.push_str("@<!-- -->"),
             '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '(' | ')' | '#' | '+' | '!' | '|'
             | '~' | '$' | '^' => {
                 escaped.push('\\');
@@ -249,7 +252,7 @@ mod tests {
             ("- item", "\\- item"),
             ("1. item", "1\\. item"),
             ("v1.2", "v1.2"),
-            ("see https://a.b and www.c.d @me", "see https:\\//a.b and www\\.c.d &#64;me"),
+            ("see https://a.b and www.c.d @me", "see https:\\//a.b and www\\.c.d @<!-- -->me"),
         ];
         for (text, want) in cases {
             assert_eq!(escape(text), want, "{text}");

@@ -122,7 +122,7 @@ fn run<S: super::file::Sink>(
     mut queue: mpsc::Receiver<Message>,
     failed: &OnceLock<RolloutError>,
 ) {
-    let mut close = None;
+    let mut closing = Vec::new();
     while let Some(message) = queue.blocking_recv() {
         match message {
             Message::Append(batch) => {
@@ -138,8 +138,9 @@ fn run<S: super::file::Sink>(
                 let _ = answer.send(journal.sync());
             }
             Message::Close(answer) => {
-                close = Some(answer);
-                break;
+                // Nothing more is taken; what was taken before is still written below.
+                queue.close();
+                closing.push(answer);
             }
         }
         note(&journal, failed);
@@ -147,8 +148,8 @@ fn run<S: super::file::Sink>(
     let result = journal.sync();
     note(&journal, failed);
     drop(journal);
-    if let Some(answer) = close {
-        let _ = answer.send(result);
+    for answer in closing {
+        let _ = answer.send(result.clone());
     }
 }
 

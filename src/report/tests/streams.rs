@@ -2,7 +2,6 @@
 
 use super::*;
 use std::fs::OpenOptions;
-use std::time::Instant;
 
 const PLAIN: Mode = Mode::Human { tty: false, color: false };
 
@@ -318,7 +317,7 @@ fn a_silence_is_broken_after_half_a_minute() {
             let mut reporter = Reporter::new(options, output.clone());
             reporter.event(&event(EventMsg::StepStarted { step: 3 })).await;
             reporter.event(&event(call("c", "exec_command", json!({"cmd": "sleep 99"})))).await;
-            let start = Instant::now();
+            let start = crate::clock::now();
             for seconds in [1, 29, 31, 45, 60, 62, 63] {
                 reporter.heartbeat_at(start + Duration::from_secs(seconds)).await;
             }
@@ -423,7 +422,7 @@ fn d95_a_stderr_that_fails_is_told_in_the_json_stream_once() {
 fn d95_a_reader_that_never_reads_holds_up_neither_the_runtime_nor_the_end() {
     let (_out_read, out) = pipe();
     let (_err_read, err) = pipe();
-    let began = Instant::now();
+    let began = crate::clock::now();
     let finished = run(async {
         let output = Output::new(File::from(out), File::from(err));
         let flood = async {

@@ -23,7 +23,7 @@ fn child_that_writes_for_ever() {
             writer.append(message(&format!("{number} {}", "x".repeat(20_000)))).await.unwrap();
             if number % 3 == 0 {
                 let confirmed = writer.flush().await.unwrap();
-                println!("\nconfirmed {}", confirmed.records);
+                writeln!(std::io::stdout(), "\nconfirmed {}", confirmed.records).unwrap();
             }
         }
     });
