@@ -4,6 +4,7 @@
 use super::error::RolloutError;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,8 +58,15 @@ impl Sink for FileSink {
 impl FileSink {
     /// Makes the file; one that is already there, a link included, is refused.
     pub(super) fn create(path: &Path) -> Result<Self, RolloutError> {
-        let directory = open_directory(path)?;
-        let name = file_name(path)?;
+        Self::create_in(open_directory(path)?, file_name(path)?, path)
+    }
+
+    /// The same in a folder that is already open; `path` is for messages.
+    pub(super) fn create_in(
+        directory: impl AsFd,
+        name: &OsStr,
+        path: &Path,
+    ) -> Result<Self, RolloutError> {
         let flags = OFlags::RDWR
             | OFlags::APPEND
             | OFlags::CREATE
@@ -115,7 +123,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd, RolloutError> {
         .map_err(|errno| RolloutError::io(path, "open the folder of", &errno.into()))
 }
 
-fn file_name(path: &Path) -> Result<&std::ffi::OsStr, RolloutError> {
+fn file_name(path: &Path) -> Result<&OsStr, RolloutError> {
     path.file_name()
         .ok_or_else(|| RolloutError::NotAFile { path: path.to_owned(), found: "a directory" })
 }

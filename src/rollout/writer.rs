@@ -10,6 +10,8 @@ use super::mask::Masker;
 use super::read;
 use super::record::Record;
 use crate::clock;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot};
@@ -44,6 +46,21 @@ impl RolloutWriter {
     /// Starts a new rollout. Refuses a file that is already there.
     pub fn create(path: &Path, masker: Arc<Masker>) -> Result<Self, RolloutError> {
         let sink = FileSink::create(path)?;
+        Self::start(Journal::new(sink, path.to_owned(), masker, Position::start()), path)
+    }
+
+    /// The same in a run folder that is already open, so that no name on the way to it is looked up
+    /// again. `path` is where that is, for messages.
+    pub fn create_in(
+        folder: impl AsFd,
+        name: &str,
+        path: &Path,
+        masker: Arc<Masker>,
+    ) -> Result<Self, RolloutError> {
+        if name.is_empty() || name.contains('/') {
+            return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a path" });
+        }
+        let sink = FileSink::create_in(folder, OsStr::new(name), path)?;
         Self::start(Journal::new(sink, path.to_owned(), masker, Position::start()), path)
     }
 

@@ -246,6 +246,21 @@ fn a_link_in_place_of_the_new_file_is_not_followed() {
 }
 
 #[test]
+fn a_run_folder_that_is_already_open_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, moved) = (fs::File::open(folder.path()).unwrap(), folder.path().join("moved"));
+    let make = |name| RolloutWriter::create_in(&open, name, &moved, Arc::new(Masker::none()));
+    runtime().block_on(async {
+        let writer = make("r.jsonl").unwrap();
+        writer.append(run_started()).await.unwrap();
+        writer.close().await.unwrap();
+    });
+    assert_eq!(records(&read(&folder.path().join("r.jsonl")).unwrap()), [run_started()]);
+    assert_eq!(make("r.jsonl").err().unwrap().reason(), "rollout.exists");
+    assert_eq!(make("../r.jsonl").err().unwrap().reason(), "rollout.not_a_file");
+}
+
+#[test]
 fn a_newer_format_is_refused_by_name() {
     let (_folder, path) = folder_with_example();
     let text = fs::read_to_string(&path).unwrap().replace("{\"v\":1,", "{\"v\":2,");
