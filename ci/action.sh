@@ -101,7 +101,7 @@ outputs() {
     exit_code=
     changed=
     started="$RUNNER_TEMP/turnkey-started"
-    if [ -f "$result" ] && [ -z "$(find "$started" -prune -newer "$result")" ]; then
+    if [ -f "$result" ] && [ -f "$started" ] && [ -z "$(find "$started" -prune -newer "$result")" ]; then
         state=$(field state '[a-z_]*')
         reason=$(field reason '[a-z0-9_.]*')
         exit_code=$(field exit_status '[0-9]*')
