@@ -8,5 +8,23 @@
 pub mod clock;
 pub mod protocol;
 // Rules: pure decisions, no I/O
-pub mod policy;
 pub mod spec;
+pub mod policy;
+pub mod patch;
+pub mod diff;
+// Doors: one outside thing each
+pub mod model;
+pub mod exec;
+pub mod workspace;
+pub mod rollout;
+// Mind and hands
+pub mod context;
+pub mod tools;
+pub mod verify;
+// Runtime
+pub mod session;
+pub mod job;
+// Faces
+pub mod report;
+pub mod cli;
+pub mod app;

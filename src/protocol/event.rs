@@ -40,6 +40,42 @@ impl TurnEnd {
     }
 }
 
+/// What a Turn came to, told with its terminal event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TurnSummary {
+    pub steps: u32,
+    pub calls: CallCounts,
+    pub usage: Usage,
+    /// The model's final message, where it gave one.
+    pub final_message: Option<String>,
+    /// What verification still found after all attempts.
+    pub unmet: Vec<Unmet>,
+    /// The first thing the policy refused, for the outcome's message.
+    pub first_denial: Option<String>,
+    pub duration_ms: u64,
+}
+
+/// Tool calls of a Turn by how they ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCounts {
+    pub total: u32,
+    pub failed: u32,
+    pub denied: u32,
+    /// Calls that ran with an effect, or may have.
+    pub with_effect: u32,
+}
+
+/// One demand of the operator that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmet {
+    /// Dotted: `verify.command`, `expect.changes`, `require_files`, `keep`, `limit.changed_files`.
+    pub reason: String,
+    /// One line for people.
+    pub message: String,
+    /// What the model is told, with the output that explains it.
+    pub detail: String,
+}
+
 /// One entry of the model's plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanItem {
@@ -128,6 +164,7 @@ pub enum EventMsg {
     TurnEnded {
         turn: TurnId,
         end: TurnEnd,
+        summary: Box<TurnSummary>,
     },
     SessionEnded,
 }

@@ -1,0 +1,235 @@
+//! Gathers what a run is made from: settings, task text, untrusted data, the model's key. Everything
+//! that is read from the outside for a run, except its workspace and policy, is read here.
+
+use super::env;
+use crate::cli::ExecArgs;
+use crate::job::RunInput;
+use crate::model::{Endpoint, ModelConfig, Secret, Timeouts};
+use crate::protocol::{Outcome, State};
+use crate::spec::{
+    self, Fault, InputFrom, InputText, KeyFrom, ModelSettings, Settings, Spec, TaskSource,
+};
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Why no run can be made of what was typed.
+pub enum Refused {
+    Invalid(String),
+    Outcome(Box<Outcome>),
+}
+
+impl From<Vec<Fault>> for Refused {
+    fn from(faults: Vec<Fault>) -> Self {
+        Self::Invalid(super::lines(&faults))
+    }
+}
+
+/// The longest text taken from standard input or a file.
+const MAX_TEXT: u64 = 4 * 1024 * 1024;
+
+pub fn gather(args: &ExecArgs, started: Instant) -> Result<RunInput, Refused> {
+    let spec = args.spec.as_deref().map(read_spec).transpose()?;
+    let typed = typed_task(args, spec.as_ref())?;
+    let settings = spec::resolve(args.flags(typed), env::values(), spec.as_ref())?;
+    let task = task_text(&settings, spec.as_ref())?;
+    let untrusted_data = untrusted_data(&settings)?;
+    let key = key(&settings.model)?;
+    let mut secrets = env::likely_secrets();
+    if let Some(key) = &key {
+        secrets.push(("the model's key".into(), key.expose().to_owned()));
+    }
+    let state = env::state_folder();
+    let uid = user_id();
+    let fallbacks = ["/var/tmp", "/tmp"].map(|dir| Path::new(dir).join(format!("turnkey-{uid}")));
+    Ok(RunInput {
+        model: model_config(&settings.model, key),
+        secrets,
+        home: env::home(),
+        path: env::path(),
+        bases: state.into_iter().chain(fallbacks).collect(),
+        ci_command_files: env::ci_command_files(),
+        lookup: Box::new(|name| env::get(name)),
+        launcher: launcher(),
+        settings,
+        task,
+        untrusted_data,
+        started,
+        tools: None,
+    })
+}
+
+/// This very file, even where it was replaced or removed since we started.
+fn launcher() -> PathBuf {
+    let own = Path::new("/proc/self/exe");
+    if own.exists() {
+        return own.to_owned();
+    }
+    std::env::current_exe().unwrap_or_else(|_| PathBuf::from("turnkey"))
+}
+
+fn user_id() -> u32 {
+    // SAFETY: geteuid cannot fail and touches nothing.
+    unsafe { libc::geteuid() }
+}
+
+fn read_spec(path: &Path) -> Result<Spec, Refused> {
+    let name = path.display().to_string();
+    let source = read_text(path)?;
+    Ok(spec::parse(&name, &source)?)
+}
+
+/// The task as typed or piped in. Standard input is read only where it was asked for: `-`, or no task
+/// at all and no terminal. A pipe that nobody closes must not hold up a run that has its task.
+fn typed_task(args: &ExecArgs, spec: Option<&Spec>) -> Result<Option<String>, Refused> {
+    let has_task = args.task_file.is_some() || spec.is_some_and(|spec| spec.task.is_some());
+    match args.task.as_deref() {
+        Some("-") => read_stdin().map(Some),
+        Some(text) => Ok(Some(text.to_owned())),
+        None if has_task || std::io::stdin().is_terminal() => Ok(None),
+        None => read_stdin().map(Some),
+    }
+}
+
+fn read_stdin() -> Result<String, Refused> {
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_TEXT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Refused::Invalid(format!("standard input: {error}")))?;
+    text_of(bytes, "standard input")
+}
+
+fn read_text(path: &Path) -> Result<String, Refused> {
+    let name = path.display().to_string();
+    let file =
+        std::fs::File::open(path).map_err(|error| Refused::Invalid(format!("{name}: {error}")))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_TEXT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Refused::Invalid(format!("{name}: {error}")))?;
+    text_of(bytes, &name)
+}
+
+fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Refused> {
+    if bytes.len() as u64 > MAX_TEXT {
+        return Err(Refused::Invalid(format!("{name}: longer than {MAX_TEXT} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        Refused::Invalid(format!("{name}: not UTF-8 (byte {})", error.utf8_error().valid_up_to()))
+    })
+}
+
+fn task_text(settings: &Settings, spec: Option<&Spec>) -> Result<String, Refused> {
+    let nothing = Spec::default();
+    let spec = spec.unwrap_or(&nothing);
+    let text = match &settings.task.value {
+        TaskSource::Literal(text) => text.clone(),
+        TaskSource::Template(text) => spec.render_task(&settings.params, text)?,
+        TaskSource::File { path, template } => {
+            let text = read_text(path)?;
+            if *template {
+                spec.render_task_from(&path.display().to_string(), &settings.params, &text)?
+            } else {
+                text
+            }
+        }
+    };
+    if text.trim().is_empty() {
+        return Err(Refused::Invalid("the task is empty: say what is to be done".into()));
+    }
+    let limit = spec::defaults::MAX_TASK_BYTES;
+    if text.len() > limit {
+        return Err(Refused::Invalid(format!(
+            "the task is longer than {limit} bytes: hand long texts over as files or inputs"
+        )));
+    }
+    Ok(text)
+}
+
+/// Inputs are read here and nowhere expanded: they reach the model as delimited data only.
+fn untrusted_data(settings: &Settings) -> Result<String, Refused> {
+    let mut read = Vec::new();
+    for input in &settings.inputs {
+        let (origin, text) = match &input.value.from {
+            InputFrom::Text(text) => ("the operator's arguments".to_owned(), text.clone()),
+            InputFrom::Env(name) => {
+                let text = env::get(name).ok_or_else(|| {
+                    Refused::Invalid(format!(
+                        "the input {:?}: the environment variable {name} is not set",
+                        input.value.name
+                    ))
+                })?;
+                (format!("the environment variable {name}"), text)
+            }
+            InputFrom::File(path) => (format!("the file {}", path.display()), read_text(path)?),
+        };
+        read.push((input.value.name.clone(), origin, text));
+    }
+    let texts: Vec<InputText<'_>> =
+        read.iter().map(|(name, origin, text)| InputText { name, origin, text }).collect();
+    Ok(spec::render_inputs(&texts))
+}
+
+/// The model's key from where the settings say; from an environment variable it is taken, not copied.
+fn key(model: &ModelSettings) -> Result<Option<Secret>, Refused> {
+    let no_key = |text: String| {
+        let outcome = Outcome::new(State::ModelFailed, "model.auth", text)
+            .hint("name the key by model.key in the spec: a file, a descriptor or a variable");
+        Refused::Outcome(Box::new(outcome))
+    };
+    match &model.key.value {
+        None => {
+            let variable = crate::model::default_key_variable(&model.name.value.provider);
+            Ok(variable.and_then(env::take_secret))
+        }
+        Some(KeyFrom::Env(name)) => env::take_secret(name).map(Some).ok_or_else(|| {
+            no_key(format!(
+                "the environment variable {name}, which should hold the model's key, is not set"
+            ))
+        }),
+        Some(KeyFrom::File(path)) => {
+            let text = read_text(path)?;
+            Ok(Some(Secret::new(text.trim().to_owned())))
+        }
+        Some(KeyFrom::Fd(number)) => read_descriptor(*number)
+            .map(Some)
+            .map_err(|error| no_key(format!("the model's key from descriptor {number}: {error}"))),
+    }
+}
+
+fn read_descriptor(number: u64) -> std::io::Result<Secret> {
+    use std::os::fd::FromRawFd;
+    let fd = i32::try_from(number).map_err(|_| std::io::Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: fcntl only asks whether the descriptor exists.
+    if fd < 3 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(std::io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: the operator handed this descriptor over for this purpose; we own it from here on.
+    let file = unsafe { std::fs::File::from_raw_fd(fd) };
+    let mut text = String::new();
+    file.take(64 * 1024).read_to_string(&mut text)?;
+    Ok(Secret::new(text.trim().to_owned()))
+}
+
+fn model_config(model: &ModelSettings, key: Option<Secret>) -> ModelConfig {
+    ModelConfig {
+        endpoint: Endpoint {
+            base_url: model.base_url.value.clone(),
+            key,
+            timeouts: Timeouts {
+                connect: model.timeout_connect.value,
+                first_byte: model.timeout_first_byte.value,
+                idle: model.timeout_idle.value,
+                total: None,
+            },
+            ca_file: None,
+            ssl_cert_file: env::get("SSL_CERT_FILE").map(PathBuf::from),
+            ssl_cert_dir: env::get("SSL_CERT_DIR"),
+            proxies: env::proxies(),
+            headers: Vec::new(),
+        },
+        ..ModelConfig::default()
+    }
+}

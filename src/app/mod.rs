@@ -1,0 +1,87 @@
+//! Wiring: the command line meets the rooms, signals and streams meet the run, and the process ends.
+//!
+//! The only room that reads the environment, and the only one that ends the process.
+
+pub mod env;
+mod exec;
+mod exec_input;
+pub mod exit;
+mod finish;
+mod policy;
+mod signals;
+mod spec;
+
+use crate::cli::{Cli, Command};
+use crate::report::Output;
+use clap::{CommandFactory, Parser};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long the last lines may wait for a slow reader.
+const LAST_LINES: Duration = Duration::from_secs(5);
+
+/// The program: parse, run, exit.
+pub fn main() -> ExitCode {
+    let started = crate::clock::now();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let status = u8::try_from(error.exit_code()).unwrap_or(exit::INVALID);
+            // Help goes to stdout, faults to stderr; a reader that is gone ends nothing.
+            let _ = error.print();
+            return ExitCode::from(status);
+        }
+    };
+    not_dumpable();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let text = format!("turnkey: the runtime could not be started: {error}");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+            return ExitCode::from(exit::status(crate::protocol::State::Unavailable));
+        }
+    };
+    let output = Output::process();
+    let status = runtime.block_on(async {
+        let status = dispatch(cli, &output, started).await;
+        output.finish(LAST_LINES).await;
+        status
+    });
+    // Work that is stuck on a dead disk must not hold up the exit.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    ExitCode::from(status)
+}
+
+async fn dispatch(cli: Cli, output: &Output, started: std::time::Instant) -> u8 {
+    match cli.command {
+        Command::Exec(args) => exec::run(*args, output, started).await,
+        Command::Policy { command } => policy::run(command, output).await,
+        Command::Spec { command } => spec::run(command, output).await,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "turnkey", &mut text);
+            output.stdout(String::from_utf8_lossy(&text).trim_end()).await;
+            0
+        }
+    }
+}
+
+/// No child, and nobody of the same user, reads the runner's memory or environment.
+fn not_dumpable() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: prctl with constant arguments.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+    }
+}
+
+/// Prints faults or any refusal, one per line, and gives the status for wrong input.
+async fn refuse(output: &Output, text: &str) -> u8 {
+    output.stderr(format!("turnkey: {text}")).await;
+    exit::INVALID
+}
+
+/// Faults as lines.
+fn lines(faults: &[crate::spec::Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

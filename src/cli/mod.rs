@@ -1,0 +1,183 @@
+//! The command line as it was typed. What it means is the resolver's business (`spec::resolve`).
+
+use crate::spec::FlagValues;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Runs one Turn of a coding agent, unattended: policy, sandbox, checks, evidence, and an exit status
+/// that is the truth.
+#[derive(Debug, Parser)]
+#[command(name = "turnkey", version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one Turn.
+    Exec(Box<ExecArgs>),
+    /// Check and try out policy files.
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
+    /// Check task specs.
+    Spec {
+        #[command(subcommand)]
+        command: SpecCommand,
+    },
+    /// Print the completion script of a shell.
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_HELP)]
+pub struct ExecArgs {
+    /// What to do; "-" reads it from standard input
+    pub task: Option<String>,
+    /// A YAML task spec
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+    /// Read the task from this file
+    #[arg(long, value_name = "FILE")]
+    pub task_file: Option<String>,
+    /// A parameter of the spec (repeatable)
+    #[arg(short = 'p', long = "param", value_name = "KEY=VALUE")]
+    pub params: Vec<String>,
+    /// Untrusted data for the task (repeatable)
+    #[arg(long = "input", value_name = "KEY=VALUE|KEY=@FILE")]
+    pub inputs: Vec<String>,
+    /// The policy file; without one the built-in policy holds
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<String>,
+    /// The folder to work in
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub workspace: Option<String>,
+    /// Where rollout, diff, result and summary are published at the end
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub artifacts: Option<String>,
+    /// The model; there is no default
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub model: Option<String>,
+    /// Address of the model's API
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// Print events as JSON lines on standard output
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+    /// Print nothing but the final message
+    #[arg(long)]
+    pub quiet: bool,
+    /// auto, always or never
+    #[arg(long, value_name = "WHEN")]
+    pub color: Option<String>,
+    /// Samplings of the model at the most
+    #[arg(long, value_name = "N")]
+    pub max_steps: Option<u64>,
+    /// Tool calls at the most
+    #[arg(long, value_name = "N")]
+    pub max_tool_calls: Option<u64>,
+    /// Tokens at the most, input and output together
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<u64>,
+    /// Cost at the most; needs prices in the spec
+    #[arg(long, value_name = "AMOUNT")]
+    pub max_cost: Option<f64>,
+    /// Wall-clock limit of the run: 90s, 30m, 2h
+    #[arg(long, value_name = "DURATION")]
+    pub timeout: Option<String>,
+    /// A command that must succeed after the Turn (repeatable)
+    #[arg(long, value_name = "CMD")]
+    pub verify: Vec<String>,
+    /// How often failed checks are sent back to the model
+    #[arg(long, value_name = "N")]
+    pub verify_attempts: Option<u64>,
+    /// A file that must exist at the end (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub require_file: Vec<String>,
+    /// changes, none or any
+    #[arg(long, value_name = "WHAT")]
+    pub expect: Option<String>,
+    /// require, best-effort or off
+    #[arg(long, value_name = "MODE")]
+    pub sandbox: Option<String>,
+    /// none, or copy: work on a copy and leave the workspace as it is
+    #[arg(long, value_name = "HOW")]
+    pub isolate: Option<String>,
+    /// End with status 14 where the Turn changed anything
+    #[arg(long)]
+    pub fail_on_changes: bool,
+    /// Print what would run (settings with their sources, policy, tools, prompt) and send nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+impl ExecArgs {
+    /// The flags for the resolver; `task` is the text that was typed or piped in.
+    pub fn flags(&self, task: Option<String>) -> FlagValues {
+        FlagValues {
+            task,
+            task_file: self.task_file.clone(),
+            params: self.params.clone(),
+            inputs: self.inputs.clone(),
+            policy: self.policy.clone(),
+            workspace: self.workspace.clone(),
+            artifacts: self.artifacts.clone(),
+            isolate: self.isolate.clone(),
+            model: self.model.clone(),
+            base_url: self.base_url.clone(),
+            json: self.json,
+            quiet: self.quiet,
+            color: self.color.clone(),
+            max_steps: self.max_steps,
+            max_tool_calls: self.max_tool_calls,
+            max_tokens: self.max_tokens,
+            max_cost: self.max_cost,
+            timeout: self.timeout.clone(),
+            verify: self.verify.clone(),
+            verify_attempts: self.verify_attempts,
+            require_file: self.require_file.clone(),
+            expect: self.expect.clone(),
+            sandbox: self.sandbox.clone(),
+            fail_on_changes: self.fail_on_changes,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Name every fault of a policy file.
+    Check {
+        /// The policy file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SpecCommand {
+    /// Name every fault of a task spec.
+    Check {
+        /// The spec file
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of task specs.
+    Schema,
+}
+
+const EXIT_HELP: &str = "\
+Exit status:
+  0    completed: the Turn completed; every check, expectation and required output holds
+  2    invalid: arguments, spec, policy, workspace, no model; nothing ran
+  10   unverified: checks, expectations or limits on change fail
+  11   blocked: the policy ended it, or nothing took effect and something was denied
+  12   limit_reached: steps, tool calls, tokens, cost, equal failures
+  13   model_failed: the model could not be used
+  14   changes_found: only with --fail-on-changes
+  20   unavailable: something required could not be had (sandbox, disk for the record)
+  70   internal: a bug
+  124  timed_out: the wall-clock limit
+  129, 130, 143   interrupted: SIGHUP, SIGINT, SIGTERM";

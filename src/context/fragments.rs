@@ -1,0 +1,135 @@
+//! The renderers of fragments: each turns facts into one marked message.
+
+use crate::protocol::{Fragment, Item, Role};
+
+/// Said first, the same in every run.
+pub const BASE_INSTRUCTIONS: &str = include_str!("base.md");
+
+/// A text cut to its cap, on a character boundary, with the cut told.
+pub struct Cap;
+
+impl Cap {
+    /// The cap of a fragment from the one table.
+    pub fn of(name: &str) -> usize {
+        super::CAPS.iter().find(|(known, _)| *known == name).map_or(16 * 1024, |(_, cap)| *cap)
+    }
+
+    /// Keeps the head.
+    pub fn head(text: &str, cap: usize) -> String {
+        if text.len() <= cap {
+            return text.to_owned();
+        }
+        let end = text.floor_char_boundary(cap);
+        format!("{}\n[… {} bytes cut …]", &text[..end], text.len() - end)
+    }
+
+    /// Keeps head and tail in equal parts.
+    pub fn middle(text: &str, cap: usize) -> String {
+        if text.len() <= cap {
+            return text.to_owned();
+        }
+        let head = text.floor_char_boundary(cap / 2);
+        let tail = text.ceil_char_boundary(text.len() - cap / 2);
+        format!("{}\n[… {} bytes cut …]\n{}", &text[..head], tail - head, &text[tail..])
+    }
+}
+
+/// Text between markers that say what it is.
+fn marked(marker: &str, text: &str) -> String {
+    format!("<{marker}>\n{}\n</{marker}>", text.trim_end())
+}
+
+/// The project's own rules (AGENTS.md), `source` being the path it was read from.
+pub fn project_rules(source: &str, text: &str) -> Item {
+    let body = format!("From {source}:\n\n{}", Cap::head(text, Cap::of("project_rules")));
+    Item::ours(Role::User, Fragment::ProjectRules, marked("project_rules", &body))
+}
+
+/// The policy in words.
+pub fn permissions(words: &str) -> Item {
+    let body = Cap::head(words, Cap::of("permissions"));
+    Item::ours(Role::Developer, Fragment::Permissions, marked("permissions", &body))
+}
+
+/// What is true of this machine and run, and differs between runs.
+#[derive(Debug, Clone, Default)]
+pub struct EnvironmentFacts {
+    pub workspace: String,
+    pub date: String,
+    pub platform: String,
+    pub shell: String,
+    pub steps: u32,
+    pub time: String,
+}
+
+pub fn environment(facts: &EnvironmentFacts) -> Item {
+    let body = format!(
+        "workspace: {}\ndate: {}\nplatform: {}\nshell: {}\nlimits of this run: {} steps, {}",
+        facts.workspace, facts.date, facts.platform, facts.shell, facts.steps, facts.time
+    );
+    Item::ours(Role::Developer, Fragment::Environment, marked("environment", &body))
+}
+
+/// The task itself, as the operator gave it.
+pub fn task(text: &str) -> Item {
+    Item::ours(Role::User, Fragment::Task, text)
+}
+
+/// Data that came from outside (titles, logs), already delimited and cleaned.
+pub fn untrusted(block: &str) -> Item {
+    Item::ours(Role::User, Fragment::Task, block)
+}
+
+/// What failed after the model said it was done.
+pub fn check_feedback(attempt: u32, attempts: u32, failures: &[String]) -> Item {
+    let mut body = format!(
+        "You ended the Turn, but the runner's own verification failed (feedback {attempt} of \
+         {attempts}). Fix what is named here and end again with a final message.\n"
+    );
+    let share = Cap::of("check_feedback") / failures.len().max(1);
+    for failure in failures {
+        body.push_str("\n- ");
+        body.push_str(&Cap::middle(failure, share));
+        body.push('\n');
+    }
+    Item::ours(Role::User, Fragment::CheckFeedback, marked("verification", &body))
+}
+
+/// How much of a limit is left.
+pub fn budget(text: &str) -> Item {
+    Item::ours(Role::Developer, Fragment::Budget, marked("budget", text))
+}
+
+/// Marks in the history that a Turn was cut short.
+pub fn interruption(reason: &str) -> Item {
+    let body = format!(
+        "The previous Turn was ended by the runner ({reason}). Calls without a result did not report \
+         back; what they changed is unknown."
+    );
+    Item::ours(Role::Developer, Fragment::Interruption, marked("interruption", &body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_are_told_and_never_break_a_character() {
+        let text = "阴影".repeat(100);
+        for cap in 0..40 {
+            for cut in [Cap::head(&text, cap), Cap::middle(&text, cap)] {
+                assert!(cut.contains("bytes cut"), "{cap}");
+            }
+        }
+        assert_eq!(Cap::middle("short", 100), "short");
+    }
+
+    #[test]
+    fn every_fragment_is_marked() {
+        let Item::Message { text, fragment, .. } = project_rules("AGENTS.md", "be kind") else {
+            panic!("not a message");
+        };
+        assert_eq!(fragment, Some(Fragment::ProjectRules));
+        assert!(text.starts_with("<project_rules>\n") && text.ends_with("\n</project_rules>"));
+    }
+}

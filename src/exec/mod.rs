@@ -1,0 +1,32 @@
+//! The door to processes: every command of the model and every check of the operator runs here.
+//!
+//! A command needs an [`ExecPermit`](crate::policy::ExecPermit) and runs under the *launcher*: this
+//! same binary, started again under a hidden subcommand. The launcher confines the command, outlives
+//! the runner by the length of a kill, and ends the whole process tree whatever happens to either.
+//! That keeps the runner free of work between fork and exec, and keeps one promise in one place:
+//! when a command is over, nothing of it is left.
+
+mod capture;
+mod environment;
+mod launcher;
+pub mod order;
+mod programs;
+mod runner;
+pub mod sandbox;
+
+pub use capture::{Captured, Stream};
+pub use environment::{Environment, EnvironmentInput};
+pub use launcher::{LAUNCHER_ARG, launcher_main};
+pub use programs::CleanPath;
+pub use runner::{Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
+
+/// What can go wrong before a command has run at all.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ExecError {
+    #[error("the launcher could not be started: {0}")]
+    Launcher(String),
+    #[error("the sandbox refused to start the command: {layer}: {cause}")]
+    Sandbox { layer: String, cause: String },
+    #[error("{program} could not be started: {cause}")]
+    Start { program: String, cause: String },
+}

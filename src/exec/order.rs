@@ -1,0 +1,61 @@
+//! What the runner tells the launcher, and what the launcher answers.
+//!
+//! One Order in, length-prefixed JSON over the launcher's standard input (a socket); after it single
+//! control bytes. Reports come back as JSON lines over the same socket. The socket closing means that
+//! the runner is gone: the launcher then kills everything and goes too.
+
+use super::sandbox::Confinement;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Ask the tree to end: SIGTERM.
+pub const CONTROL_TERM: u8 = b'T';
+/// Make it end: SIGKILL to everything, then report.
+pub const CONTROL_KILL: u8 = b'K';
+/// An Order larger than this is refused; scripts have their own, smaller bound.
+pub const MAX_ORDER: usize = 16 * 1024 * 1024;
+
+/// One command, ready to run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    pub program: PathBuf,
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub cwd: PathBuf,
+    pub confinement: Confinement,
+    /// Instead of running anything: confine a child, try what must fail, and report.
+    pub probe: Option<ProbeOrder>,
+}
+
+/// What a probe tries once it is confined.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProbeOrder {
+    /// Writing here must fail.
+    pub forbidden_file: PathBuf,
+    /// Writing here must work.
+    pub allowed_file: PathBuf,
+}
+
+/// The launcher's answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum Report {
+    /// The command is running.
+    Started { pid: i32 },
+    /// A layer of the sandbox could not be put in force; nothing ran.
+    Refused { layer: String, errno: i32, cause: String },
+    /// The program could not be executed; nothing ran.
+    ExecFailed { errno: i32, cause: String },
+    /// It ended, and everything it left behind has been ended too.
+    Ended { code: Option<i32>, signal: Option<i32>, stragglers: u32, left: u32 },
+    /// What a probe found: one entry per layer that was asked for.
+    Probed { findings: Vec<Finding> },
+}
+
+/// One thing a probe tried.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Finding {
+    pub layer: String,
+    pub holds: bool,
+    pub detail: String,
+}

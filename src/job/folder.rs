@@ -1,0 +1,151 @@
+//! The run's own folders: the record, and the scratch of its commands. Never inside a place that a
+//! command may write, never reached through a link.
+
+use crate::protocol::RunId;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Folders of one run.
+#[derive(Debug)]
+pub struct RunFolder {
+    pub id: RunId,
+    /// Rollout, result, diff: outside every root a command may write.
+    pub dir: PathBuf,
+    /// HOME, TMPDIR and caches of commands; removed at the end.
+    pub scratch: PathBuf,
+    /// Start contents of files, kept for the Turn diff; removed at the end.
+    pub store: PathBuf,
+    /// The copy that the Turn works on with `isolate: copy`; removed at the end.
+    pub copy: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes the folders below the first base that can be had and that no command may write.
+    pub fn create(bases: &[PathBuf], writable: &dyn Fn(&Path) -> bool) -> Result<Self, String> {
+        let mut refused = Vec::new();
+        for base in bases {
+            match Self::below(base, writable) {
+                Ok(folder) => return Ok(folder),
+                Err(why) => refused.push(format!("{}: {why}", base.display())),
+            }
+        }
+        Err(refused.join("; "))
+    }
+
+    fn below(base: &Path, writable: &dyn Fn(&Path) -> bool) -> Result<Self, String> {
+        private_folder(base).map_err(|error| error.to_string())?;
+        let base = base.canonicalize().map_err(|error| error.to_string())?;
+        if writable(&base) {
+            return Err("commands of this run may write there".into());
+        }
+        let id = RunId::new();
+        let make = |kind: &str| -> io::Result<PathBuf> {
+            let parent = base.join(kind);
+            private_folder(&parent)?;
+            let path = parent.join(id.as_str());
+            DirBuilder::new().mode(0o700).create(&path)?;
+            Ok(path)
+        };
+        let made = || -> io::Result<Self> {
+            let folder = Self {
+                dir: make("runs")?,
+                scratch: make("scratch")?,
+                store: make("store")?,
+                copy: make("copy")?,
+                id: id.clone(),
+            };
+            for name in ["home", "tmp"] {
+                DirBuilder::new().mode(0o700).create(folder.scratch.join(name))?;
+            }
+            Ok(folder)
+        };
+        made().map_err(|error| error.to_string())
+    }
+
+    /// Points `latest` at this run. Best effort: a run is no worse without it.
+    pub fn point_latest(&self) {
+        let Some(parent) = self.dir.parent() else { return };
+        let fresh = parent.join(format!(".latest-{}", self.id));
+        if symlink(self.id.as_str(), &fresh).is_ok()
+            && fs::rename(&fresh, parent.join("latest")).is_err()
+        {
+            let _ = fs::remove_file(&fresh);
+        }
+    }
+
+    /// Removes what only this run's processes needed.
+    pub fn remove_working_folders(&self) {
+        for path in [&self.scratch, &self.store, &self.copy] {
+            // Commands may leave folders that not even their owner can enter.
+            let _ = fs::remove_dir_all(path).or_else(|_| {
+                open_up(path);
+                fs::remove_dir_all(path)
+            });
+        }
+    }
+}
+
+/// A folder that only we can enter: made, or found to be just that.
+fn private_folder(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let meta = fs::symlink_metadata(path)?;
+    // SAFETY: geteuid cannot fail and touches nothing.
+    let own = unsafe { libc::geteuid() };
+    if !meta.is_dir() || meta.uid() != own || meta.mode() & 0o022 != 0 {
+        return Err(io::Error::other("it exists and is not a folder of ours alone"));
+    }
+    Ok(())
+}
+
+fn open_up(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(meta) = fs::symlink_metadata(path) else { return };
+    if !meta.is_dir() {
+        return;
+    }
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        open_up(&entry.path());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_that_commands_may_write_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bad, good) = (dir.path().join("work/state"), dir.path().join("state"));
+        let work = dir.path().canonicalize().unwrap().join("work");
+        let folder =
+            RunFolder::create(&[bad, good.clone()], &|path| path.starts_with(&work)).unwrap();
+        assert!(folder.dir.starts_with(good.canonicalize().unwrap()));
+        folder.point_latest();
+        assert!(good.join("runs/latest").join("x").parent().unwrap().is_dir());
+        folder.remove_working_folders();
+        assert!(folder.dir.is_dir() && !folder.scratch.exists());
+    }
+
+    #[test]
+    fn a_base_behind_a_link_or_open_to_others_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let link = dir.path().join("link");
+        symlink(dir.path(), &link).unwrap();
+        let error = RunFolder::create(&[open, link], &|_| false).unwrap_err();
+        assert!(error.contains("not a folder of ours alone"), "{error}");
+    }
+}

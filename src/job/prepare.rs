@@ -1,0 +1,548 @@
+//! Everything that must stand before the first model request: policy, folders, sandbox, workspace,
+//! model. Whatever is missing ends the run here, typed, before a token is spent.
+
+use super::artifacts::Artifacts;
+use super::folder::RunFolder;
+use super::isolate::copy_tree;
+use super::places::{self, Surroundings};
+use crate::clock;
+use crate::context::{self, EnvironmentFacts};
+use crate::exec::order::{Finding, ProbeOrder};
+use crate::exec::sandbox::{Floor, Grade, Held, NoSandbox, Plan, Sandbox};
+use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig};
+use crate::model::{self, Model, ModelConfig, RetryPolicy};
+use crate::policy::{Ground, Policy, PolicyFile, SandboxLevel};
+use crate::protocol::{Item, Outcome, PromptOptions, SessionId, State};
+use crate::rollout::{Masker, RolloutWriter};
+use crate::session::{Limits, SessionParts, TurnConfig};
+use crate::spec::{Fault, Isolate, SandboxMode, Settings};
+use crate::tools::{Registry, ToolLimits, ToolWorld, WorldFacts, standard_tools};
+use crate::verify::{Check, Demands, Expect, Verifier};
+use crate::workspace::{self, Workspace};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What a run is made from; everything that had to be read from the outside is in here already.
+pub struct RunInput {
+    pub settings: Settings,
+    /// The task with its parameters filled in.
+    pub task: String,
+    /// The block of untrusted data, empty without inputs.
+    pub untrusted_data: String,
+    pub model: ModelConfig,
+    /// Known secrets by name, for masking.
+    pub secrets: Vec<(String, String)>,
+    pub home: Option<PathBuf>,
+    pub path: Option<String>,
+    /// Where run folders may lie, best first.
+    pub bases: Vec<PathBuf>,
+    pub ci_command_files: Vec<PathBuf>,
+    /// A variable of the runner's environment, for what the policy passes.
+    pub lookup: Box<dyn Fn(&str) -> Option<String>>,
+    /// This binary.
+    pub launcher: PathBuf,
+    pub started: Instant,
+    /// Puts other tools in place of the standard ones; for tests of the runner itself.
+    pub tools: Option<fn(&ToolWorld) -> Vec<Arc<dyn crate::tools::Tool>>>,
+}
+
+/// A run that can start.
+pub struct Prepared {
+    pub folder: RunFolder,
+    pub parts: SessionParts,
+    pub task: String,
+    pub masker: Arc<Masker>,
+    pub grades: Vec<Grade>,
+    pub policy_file: String,
+    pub warnings: Vec<String>,
+    pub settings: Settings,
+    pub started: Instant,
+    /// Where the work really happens: the workspace, or its copy.
+    pub root: PathBuf,
+    pub prefix: Vec<u8>,
+}
+
+type Refusal = Box<Outcome>;
+
+fn invalid(reason: &str, message: impl Into<String>) -> Refusal {
+    Box::new(Outcome::new(State::Invalid, reason, message))
+}
+
+fn unavailable(reason: &str, message: impl Into<String>, hint: &str) -> Refusal {
+    Box::new(Outcome::new(State::Unavailable, reason, message).hint(hint).retryable(true))
+}
+
+fn faults(reason: &str, list: &[Fault]) -> Refusal {
+    let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
+    invalid(reason, lines.join("\n"))
+}
+
+/// Makes a run ready. `artifacts` is the claimed folder, if one was named.
+pub async fn prepare(input: RunInput, artifacts: Option<&Artifacts>) -> Result<Prepared, Refusal> {
+    let place = Place::find(&input, artifacts)?;
+    let mut warnings = input.settings.notes.clone();
+    let masker = Arc::new(Masker::new(input.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str()))));
+    let folder = RunFolder::create(&input.bases, &|path| {
+        path.starts_with(&place.workspace) || places::is_writable(&place.policy, path)
+    })
+    .map_err(|why| {
+        unavailable(
+            "folder.run",
+            format!(
+                "no folder for the run's record can be had outside what commands may write: {why}"
+            ),
+            "set HOME or XDG_STATE_HOME to a folder outside the workspace",
+        )
+    })?;
+    let model = open_model(&input)?;
+    let place = place.isolated(&input, &folder)?;
+    let exec =
+        Hands::make(&input, &place, &folder, artifacts, masker.clone(), &mut warnings).await?;
+    let parts = session_parts(&input, &place, &folder, exec.world, model, masker.clone())?;
+    Ok(Prepared {
+        grades: exec.grades,
+        policy_file: place.policy_file.clone(),
+        parts,
+        task: input.task,
+        masker,
+        warnings,
+        started: input.started,
+        root: place.workspace,
+        prefix: place.prefix,
+        settings: input.settings,
+        folder,
+    })
+}
+
+/// The workspace and the policy bound to it.
+struct Place {
+    workspace: PathBuf,
+    file: PolicyFile,
+    policy_file: String,
+    ground: Ground,
+    policy: Arc<Policy>,
+    /// Where in its repository the workspace lies, for a copy that has no repository of its own.
+    prefix: Vec<u8>,
+}
+
+impl Place {
+    fn find(input: &RunInput, artifacts: Option<&Artifacts>) -> Result<Self, Refusal> {
+        let given = &input.settings.workspace.value;
+        let workspace = given.canonicalize().map_err(|error| {
+            invalid("workspace", format!("the workspace {}: {error}", given.display()))
+        })?;
+        if !workspace.is_dir() {
+            return Err(invalid(
+                "workspace",
+                format!("the workspace {} is no folder", given.display()),
+            ));
+        }
+        let (file, policy_file) = read_policy(input.settings.policy.value.as_deref())?;
+        let mut protected = input.ci_command_files.clone();
+        let named = [
+            input.settings.spec_file.as_deref().map(PathBuf::from),
+            input.settings.policy.value.clone(),
+            artifacts.map(|artifacts| artifacts.path().to_owned()),
+        ];
+        protected.extend(named.into_iter().flatten());
+        let protected = protected.iter().map(|path| absolute(path)).collect();
+        let git = workspace::git::GitPlace::discover(&workspace);
+        let ground = Ground {
+            workspace: workspace.clone(),
+            home: input.home.clone(),
+            protected,
+            untrusted: !input.untrusted_data.is_empty(),
+            git_dirs: git
+                .map(|git| vec![git.git_dir.clone(), git.common_dir.clone()])
+                .unwrap_or_default(),
+        };
+        let policy = Arc::new(file.compile(&ground).map_err(|list| faults("policy", &list))?);
+        Ok(Self { workspace, file, policy_file, ground, policy, prefix: Vec::new() })
+    }
+
+    /// With `isolate: copy` the place moves into the copy; the original is not even readable then,
+    /// unless the policy names it.
+    fn isolated(mut self, input: &RunInput, folder: &RunFolder) -> Result<Self, Refusal> {
+        if input.settings.isolate.value == Isolate::None {
+            return Ok(self);
+        }
+        let copied = copy_tree(&self.workspace, &folder.copy, &self.ground.protected);
+        copied.map_err(|error| {
+            unavailable(
+                "isolate.copy",
+                format!("{} could not be copied: {error}", self.workspace.display()),
+                "check the free space of the disk that holds the run folder",
+            )
+        })?;
+        self.prefix = workspace::git::GitPlace::discover(&self.workspace)
+            .and_then(|git| {
+                let inside = self.workspace.strip_prefix(&git.work_root).ok()?;
+                let text = inside.to_str()?;
+                (!text.is_empty()).then(|| format!("{text}/").into_bytes())
+            })
+            .unwrap_or_default();
+        self.workspace = folder.copy.clone();
+        self.ground.workspace = folder.copy.clone();
+        self.ground.git_dirs.clear();
+        let policy = self.file.compile(&self.ground).map_err(|list| faults("policy", &list))?;
+        self.policy = Arc::new(policy);
+        Ok(self)
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
+fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
+    let Some(path) = path else { return Ok((PolicyFile::built_in(), "built-in".into())) };
+    let name = path.display().to_string();
+    let source = std::fs::read_to_string(path)
+        .map_err(|error| invalid("policy", format!("the policy {name}: {error}")))?;
+    let dir = path.parent().map(Path::to_owned).unwrap_or_default();
+    let load = move |used: &str| {
+        std::fs::read_to_string(dir.join(used)).map_err(|error| format!("{used}: {error}"))
+    };
+    let file = PolicyFile::parse(&name, &source, &load).map_err(|list| faults("policy", &list))?;
+    Ok((file, name))
+}
+
+fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
+    let settings = &input.settings.model;
+    let name = &settings.name.value;
+    // A name that is a file is relative to the file that wrote it.
+    let reference = if name.provider == "scripted" {
+        format!("scripted/{}", settings.base_dir.join(&name.name).display())
+    } else {
+        name.to_string()
+    };
+    model::open(&reference, input.model.clone())
+        .map_err(|error| invalid("model", error.to_string()))
+}
+
+/// The doors and what the tools need.
+struct Hands {
+    world: ToolWorld,
+    grades: Vec<Grade>,
+}
+
+impl Hands {
+    async fn make(
+        input: &RunInput,
+        place: &Place,
+        folder: &RunFolder,
+        artifacts: Option<&Artifacts>,
+        masker: Arc<Masker>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Refusal> {
+        let policy = place.policy.as_ref();
+        let writable =
+            |path: &Path| path.starts_with(&place.workspace) || places::is_writable(policy, path);
+        let path = CleanPath::new(input.path.as_deref(), &writable);
+        let environment = environment(input, place, folder, &path);
+        let mut programs = path.folders().to_vec();
+        programs.extend(environment.tool_homes().iter().cloned());
+        let mut protected = place.ground.protected.clone();
+        protected.extend(place.ground.git_dirs.iter().cloned());
+        protected.push(place.workspace.join(".git"));
+        let around = Surroundings { scratch: folder.scratch.clone(), programs, protected };
+        let plan = Plan::new(places::plan_input(policy, &around));
+        let facts = WorldFacts { path: path.clone(), writable: plan.writable().to_vec() };
+        let guarded = plan.protected_inside().to_vec();
+        let sandbox = sandbox(input, place, folder, plan, warnings).await?;
+        let grades = sandbox.grades().to_vec();
+        let executor = Executor::new(ExecutorConfig {
+            launcher: input.launcher.clone(),
+            sandbox,
+            environment,
+            path,
+        });
+        let options = workspace::Options {
+            exclude: artifacts.map(|artifacts| absolute(artifacts.path())).into_iter().collect(),
+            store: folder.store.clone(),
+            limits: workspace::Limits::default(),
+        };
+        let mut workspace = Workspace::open(&place.workspace, options)
+            .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?;
+        workspace.guard(guarded);
+        let limits = tool_limits(policy);
+        let world = ToolWorld::new(
+            place.policy.clone(),
+            Arc::new(executor),
+            Arc::new(facts),
+            masker,
+            limits,
+            Arc::new(Mutex::new(workspace)),
+        );
+        Ok(Self { world, grades })
+    }
+}
+
+fn tool_limits(policy: &Policy) -> ToolLimits {
+    let limits = policy.limits();
+    ToolLimits {
+        timeout: limits.timeout,
+        capture: usize::try_from(limits.output).unwrap_or(usize::MAX),
+        ..ToolLimits::default()
+    }
+}
+
+fn environment(
+    input: &RunInput,
+    place: &Place,
+    folder: &RunFolder,
+    path: &CleanPath,
+) -> Environment {
+    let rules = place.policy.environment();
+    let passed = rules
+        .pass
+        .iter()
+        .filter_map(|name| (input.lookup)(name).map(|value| (name.clone(), value)))
+        .collect();
+    let mut safe_directories = vec![place.workspace.clone()];
+    if let Some(git) = workspace::git::GitPlace::discover(&place.workspace) {
+        safe_directories.push(git.work_root.clone());
+    }
+    safe_directories.dedup();
+    let made_of = EnvironmentInput {
+        scratch: folder.scratch.clone(),
+        home: input.home.clone(),
+        passed,
+        set: rules.set.clone(),
+        safe_directories,
+    };
+    Environment::new(made_of, path)
+}
+
+/// The sandbox as the policy and the flag want it, probed by doing it.
+async fn sandbox(
+    input: &RunInput,
+    place: &Place,
+    folder: &RunFolder,
+    plan: Plan,
+    warnings: &mut Vec<String>,
+) -> Result<Arc<dyn Sandbox>, Refusal> {
+    let level = match input.settings.sandbox.value {
+        Some(SandboxMode::Require) => SandboxLevel::Require,
+        Some(SandboxMode::BestEffort) => SandboxLevel::BestEffort,
+        Some(SandboxMode::Off) => SandboxLevel::Off,
+        None => place.policy.sandbox().level,
+    };
+    if level == SandboxLevel::Off {
+        warnings
+            .push("the sandbox is off: allowed commands can reach whatever this user can".into());
+        return Ok(Arc::new(NoSandbox::new("the sandbox is off")));
+    }
+    let probed = probe(input, folder, &plan).await;
+    let (findings, failure) = match probed {
+        Ok(findings) => (findings, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let floor = Floor::new(plan, &findings);
+    let missing: Vec<String> =
+        floor.shortfalls().iter().map(|grade| format!("{} ({})", grade.clause, grade.by)).collect();
+    if missing.is_empty() && failure.is_none() {
+        return Ok(Arc::new(floor));
+    }
+    let what = failure.unwrap_or_else(|| missing.join("; "));
+    if level == SandboxLevel::Require {
+        return Err(unavailable(
+            &reason(&findings),
+            format!("the sandbox that the policy requires cannot be had: {what}"),
+            "run on Linux 5.13 or newer with Landlock and seccomp allowed (a default container has \
+             both), drop the clause that is not held, or accept less with --sandbox best-effort",
+        ));
+    }
+    // What cannot be applied at all would fail every command; best effort goes on without.
+    let applies = findings.iter().filter(|finding| finding.layer == "landlock").any(|f| f.holds);
+    warnings.push(format!("the sandbox holds less than the policy asks for: {what}"));
+    if applies {
+        return Ok(Arc::new(floor));
+    }
+    Ok(Arc::new(NoSandbox::new(&format!("best effort, and nothing could be had: {what}"))))
+}
+
+/// `sandbox.landlock`, `sandbox.seccomp`: the layer that failed first.
+fn reason(findings: &[Finding]) -> String {
+    let failed = findings.iter().find(|finding| !finding.holds);
+    match failed.and_then(|finding| finding.layer.split(' ').next()) {
+        Some(layer) => format!("sandbox.{layer}"),
+        None => "sandbox.not_held".into(),
+    }
+}
+
+async fn probe(input: &RunInput, folder: &RunFolder, plan: &Plan) -> Result<Vec<Finding>, String> {
+    let probe = ProbeOrder {
+        forbidden_file: folder.dir.join(".probe"),
+        allowed_file: folder.scratch.join(".probe"),
+    };
+    let findings =
+        Executor::probe(&input.launcher, plan.confinement(false), probe, PathBuf::from("/")).await;
+    let _ = std::fs::remove_file(folder.dir.join(".probe"));
+    let _ = std::fs::remove_file(folder.scratch.join(".probe"));
+    findings.map_err(|error| error.to_string())
+}
+
+fn session_parts(
+    input: &RunInput,
+    place: &Place,
+    folder: &RunFolder,
+    world: ToolWorld,
+    model: Arc<dyn Model>,
+    masker: Arc<Masker>,
+) -> Result<SessionParts, Refusal> {
+    let rollout =
+        RolloutWriter::create(&folder.dir.join("rollout.jsonl"), masker).map_err(|error| {
+            unavailable(
+                "rollout.create",
+                error.to_string(),
+                "check the disk that holds the run folder",
+            )
+        })?;
+    let session = SessionId::new();
+    let world = Arc::new(world);
+    let make = input.tools.unwrap_or(standard_tools);
+    let registry = Arc::new(Registry::new(make(&world)));
+    let opening = opening(input, &world)?;
+    let config = turn_config(input, &place.policy, session.as_str());
+    Ok(SessionParts {
+        run: folder.id.to_string(),
+        session,
+        model,
+        registry,
+        world,
+        verifier: Arc::new(verifier(&input.settings, place.prefix.clone())),
+        rollout,
+        config,
+        opening,
+    })
+}
+
+fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> TurnConfig {
+    let settings = &input.settings;
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    let limits = &settings.limits;
+    TurnConfig {
+        instructions: context::BASE_INSTRUCTIONS.into(),
+        options: PromptOptions {
+            cache_key: session.to_owned(),
+            effort: settings.model.effort.value.clone(),
+            max_output_tokens: None,
+            output_schema: None,
+        },
+        retry: RetryPolicy {
+            attempts: small(settings.model.retry_attempts.value),
+            total_wait: settings.model.retry_total_wait.value,
+            ..RetryPolicy::default()
+        },
+        limits: Limits {
+            steps: small(limits.steps.value),
+            tool_calls: limits.tool_calls.value.map(small),
+            tokens: limits.tokens.value,
+            cost: limits.cost.value.zip(settings.model.prices.value),
+            time: limits.time.value,
+            deadline: input.started + limits.time.value,
+            equal_failures: small(limits.equal_failures),
+            equal_denials: EQUAL_DENIALS,
+        },
+        on_deny: policy.on_deny(),
+        base_url: settings.model.base_url.value.clone(),
+        untrusted: !input.untrusted_data.is_empty(),
+    }
+}
+
+/// Equal denied calls in a row that end the Turn as blocked, instead of burning its steps.
+const EQUAL_DENIALS: u32 = 5;
+
+fn verifier(settings: &Settings, prefix: Vec<u8>) -> Verifier {
+    Verifier {
+        demands: Demands {
+            expect: match settings.expect.value {
+                crate::spec::Expect::Changes => Expect::Changes,
+                crate::spec::Expect::None => Expect::None,
+                crate::spec::Expect::Any => Expect::Any,
+            },
+            require_files: settings.require_files.value.clone(),
+            keep: settings.keep.value.clone(),
+            max_changed_files: settings.max_changed_files.value,
+            max_changed_lines: settings.max_changed_lines.value,
+        },
+        checks: settings
+            .checks
+            .value
+            .iter()
+            .map(|check| Check {
+                name: check.name.clone(),
+                run: check.run.clone(),
+                timeout: check.timeout,
+            })
+            .collect(),
+        attempts: u32::try_from(settings.verify_attempts.value).unwrap_or(u32::MAX),
+        prefix,
+    }
+}
+
+/// What stands before the task: project rules, permissions, environment, untrusted data.
+fn opening(input: &RunInput, world: &ToolWorld) -> Result<Vec<Item>, Refusal> {
+    let mut items = Vec::new();
+    items.extend(project_rules(world));
+    for path in &input.settings.instructions.value {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            invalid("spec.instructions", format!("{}: {error}", path.display()))
+        })?;
+        items.push(context::project_rules(&path.display().to_string(), &text));
+    }
+    items.push(context::permissions(&world.policy.describe()));
+    items.push(context::environment(&EnvironmentFacts {
+        workspace: world.root().display().to_string(),
+        date: clock::stamp().chars().take(10).collect(),
+        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        shell: if world.executor.has_bash() { "bash".into() } else { "none".into() },
+        steps: u32::try_from(input.settings.limits.steps.value).unwrap_or(u32::MAX),
+        time: clock::human(input.settings.limits.time.value),
+    }));
+    if !input.untrusted_data.is_empty() {
+        items.push(context::untrusted(&input.untrusted_data));
+    }
+    Ok(items)
+}
+
+/// AGENTS.md of the workspace's root, read through the policy like any other file.
+fn project_rules(world: &ToolWorld) -> Option<Item> {
+    const NAME: &str = "AGENTS.md";
+    const MAX_BYTES: u64 = 256 * 1024;
+    let path = workspace::resolve(world.root(), NAME).ok()?;
+    let permit = world.policy.judge_read(&path).permit?;
+    let content = world.workspace().read(&permit, MAX_BYTES).ok()?;
+    Some(context::project_rules(NAME, &String::from_utf8_lossy(&content.bytes)))
+}
+
+/// What `--dry-run` prints: everything a run would start with.
+pub fn dry_run(prepared: &Prepared) -> String {
+    let mut text = String::from("settings:\n");
+    for row in prepared.settings.rows() {
+        text.push_str(&format!("  {}: {} ({})\n", row.key, row.value, row.source));
+    }
+    text.push_str(&format!("\npolicy: {}\n", prepared.policy_file));
+    text.push_str(&prepared.parts.world.policy.describe());
+    text.push_str("\n\nsandbox:\n");
+    for grade in &prepared.grades {
+        let held = match grade.held {
+            Held::Prevented => "prevented",
+            Held::Reverted => "reverted",
+            Held::NotHeld => "not held",
+        };
+        text.push_str(&format!("  {}: {held} ({})\n", grade.clause, grade.by));
+    }
+    let plan = prepared.parts.registry.plan();
+    text.push_str(&format!("\ntools: {}\n\nprompt:\n", plan.names().join(", ")));
+    text.push_str(&prepared.parts.config.instructions);
+    for item in &prepared.parts.opening {
+        if let Item::Message { text: part, .. } = item {
+            text.push_str(&format!("\n{part}\n"));
+        }
+    }
+    text.push_str(&format!("\n{}\n", prepared.task));
+    text
+}

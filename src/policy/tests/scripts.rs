@@ -1,0 +1,102 @@
+//! Scripts and what becomes of them.
+
+use super::*;
+use crate::policy::Command;
+
+#[track_caller]
+fn allowed(policy: &Policy, script: &str) {
+    let verdict = judge(policy, script);
+    assert!(verdict.is_allow(), "{script}: {verdict:#?}");
+}
+
+#[track_caller]
+fn denied(policy: &Policy, script: &str, part: &str) {
+    let verdict = judge(policy, script);
+    assert!(!verdict.is_allow(), "{script} was allowed");
+    assert!(verdict.reason.contains(part), "{script}: {:?} does not name {part:?}", verdict.reason);
+}
+
+#[test]
+fn d55_every_command_of_a_chain_is_judged() {
+    let policy = allowing(&["echo ..."]);
+    for operator in ["&&", "||", ";", "|", "|&", "&", "\n"] {
+        for script in
+            [format!("echo ok {operator} touch CANARY"), format!("echo ok{operator}touch CANARY")]
+        {
+            denied(&policy, &script, "touch CANARY");
+        }
+    }
+    allowed(&policy, "echo a; echo b && echo c | echo d & echo e");
+}
+
+#[test]
+fn one_plain_command_runs_without_a_shell() {
+    let policy = allowing(&["cargo ..."]);
+    let request = CommandRequest::script("cargo test 'a b'", "/ws");
+    let permit = policy.judge_command(&request, &Fake::new()).permit.unwrap();
+    assert_eq!(
+        *permit.command(),
+        Command::Argv {
+            program: "/usr/bin/cargo".into(),
+            argv: vec!["cargo".into(), "test".into(), "a b".into()]
+        }
+    );
+    let request = CommandRequest::script("cargo test | cargo build", "/ws");
+    let permit = policy.judge_command(&request, &Fake::new()).permit.unwrap();
+    assert!(matches!(permit.command(), Command::Script(_)));
+}
+
+#[test]
+fn d03_the_denial_names_the_part_without_a_rule() {
+    let policy = allowing(&["npx ..."]);
+    denied(&policy, "npx tsc | head -40", "head -40");
+}
+
+#[test]
+fn the_state_is_followed() {
+    let policy = allowing(&["cat ...", "cargo test ...", "echo ...", "true", "\"[\" ..."]);
+    allowed(&policy, "for f in a b; do cat \"$f\"; done");
+    allowed(&policy, "cd src && cargo test 2>&1 | cat");
+    allowed(&policy, "x=1; echo \"$x\"; echo \"exit: $?\"");
+    allowed(&policy, "if [ -f src/a ]; then cat src/a; else echo none; fi");
+    allowed(&policy, "cat <<'EOF' > src/x\n$(touch CANARY)\nEOF\n");
+    allowed(&policy, "cargo test || exit 1\necho done");
+    denied(&policy, "cd /etc && cargo test", "cargo test");
+    denied(&policy, "cat <<EOF\n$(touch CANARY)\nEOF\n", "touch CANARY");
+    denied(&policy, "echo x > ../out", "write ../out");
+    denied(&policy, "for f in touch; do \"$f\" CANARY; done", "touch CANARY");
+    denied(&policy, "cd \"$X\" && cargo test", "cd");
+}
+
+#[test]
+fn built_in_is_sound() {
+    let policy = PolicyFile::built_in();
+    assert_eq!(policy.model().sources, ["built-in", "preset:inspect"]);
+    let policy = policy.compile(&ground()).unwrap();
+    allowed(&policy, "ls -la src | head -5");
+    denied(&policy, "touch CANARY", "touch");
+    assert!(policy.describe().len() < 6000);
+    assert!(policy.offers_commands() && policy.offers_writes());
+}
+
+#[test]
+fn protected_paths_stay() {
+    let policy =
+        policy("version: 1\nfiles: { read: ['**'], write: ['**'], protect: ['.github/**'] }\n");
+    for path in [
+        "/ws/.git/config",
+        "/ws/sub/.git/hooks/x",
+        "/ws/.github/workflows/a.yml",
+        "/ws/policy.yaml",
+        "/ws/AGENTS.md",
+        "/ws/.git",
+        "/etc/passwd",
+    ] {
+        assert!(policy.judge_write(&[path.into()]).permit.is_none(), "{path}");
+    }
+    assert!(policy.judge_write(&["/ws/src/a.rs".into(), "/ws/b".into()]).permit.is_some());
+    assert!(policy.judge_write(&["/ws/src/../../x".into()]).permit.is_none());
+    assert!(policy.judge_read(Path::new("/ws/src")).permit.is_some());
+    assert!(policy.judge_read(Path::new("/ws")).permit.is_some());
+    assert!(policy.judge_read(Path::new("/home/me/.ssh/id")).permit.is_none());
+}

@@ -1,0 +1,133 @@
+//! The file behind the writer: how it is opened, locked and closed off, and the small trait through
+//! which faults can be put in its place.
+
+use super::error::RolloutError;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// The four things the writer does to the world.
+pub(super) trait Sink: Send {
+    /// Appends; may take less than it was given.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Returns once everything written so far is on disk.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Cuts the file to this length.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+    /// Waits before another attempt.
+    fn pause(&mut self, wait: Duration);
+}
+
+/// The real file. Holding it open holds its lock.
+pub(super) struct FileSink(File);
+
+impl Sink for FileSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn pause(&mut self, wait: Duration) {
+        std::thread::sleep(wait);
+    }
+}
+
+impl FileSink {
+    /// Makes the file; one that is already there, a link included, is refused.
+    pub(super) fn create(path: &Path) -> Result<Self, RolloutError> {
+        let directory = open_directory(path)?;
+        let name = file_name(path)?;
+        let flags = OFlags::RDWR
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&directory, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::EXIST) => return Err(RolloutError::Exists { path: path.to_owned() }),
+            Err(errno) => return Err(RolloutError::io(path, "create", &errno.into())),
+        };
+        lock(&file, path)?;
+        // Without this the name itself may be gone after a power cut, and with it the record.
+        rustix::fs::fsync(&directory)
+            .map_err(|errno| RolloutError::io(path, "sync the folder of", &errno.into()))?;
+        Ok(Self(file))
+    }
+
+    /// Opens the rollout of an earlier run for more records.
+    pub(super) fn open(path: &Path) -> Result<Self, RolloutError> {
+        let directory = open_directory(path)?;
+        let name = file_name(path)?;
+        // NONBLOCK so that a pipe of that name cannot hold us; a regular file ignores it.
+        let flags =
+            OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::LOOP) => {
+                return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a link" });
+            }
+            Err(Errno::ISDIR) => {
+                return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a directory" });
+            }
+            Err(errno) => return Err(RolloutError::io(path, "open", &errno.into())),
+        };
+        require_regular(&file, path)?;
+        lock(&file, path)?;
+        Ok(Self(file))
+    }
+
+    /// The open file, for reading what is already there.
+    pub(super) fn file(&self) -> &File {
+        &self.0
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, RolloutError> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(parent, flags, Mode::empty())
+        .map_err(|errno| RolloutError::io(path, "open the folder of", &errno.into()))
+}
+
+fn file_name(path: &Path) -> Result<&std::ffi::OsStr, RolloutError> {
+    path.file_name()
+        .ok_or_else(|| RolloutError::NotAFile { path: path.to_owned(), found: "a directory" })
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), RolloutError> {
+    match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(RolloutError::Locked { path: path.to_owned() }),
+        Err(errno) => Err(RolloutError::io(path, "lock", &errno.into())),
+    }
+}
+
+/// Refuses directories, pipes, sockets and devices under the name of a rollout.
+pub(super) fn require_regular(file: &File, path: &Path) -> Result<(), RolloutError> {
+    let stat = rustix::fs::fstat(file)
+        .map_err(|errno| RolloutError::io(path, "look at", &errno.into()))?;
+    let found = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "something else",
+    };
+    Err(RolloutError::NotAFile { path: path.to_owned(), found })
+}

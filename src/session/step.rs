@@ -1,0 +1,320 @@
+//! One Step: capture the world, sample the model once, run the calls that follow.
+
+use super::contexts::StepContext;
+use super::turn::{Turn, failed};
+use super::{Memory, emit::Emitter};
+use crate::clock;
+use crate::context::{self, WorldSnapshot};
+use crate::model::{self, ModelError, ModelErrorKind, Response};
+use crate::policy::OnDeny;
+use crate::protocol::{
+    EventMsg, Item, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd,
+    Verdict,
+};
+use crate::rollout::{ApprovalRecord, Record, StepStartedRecord, UsageRecord};
+use crate::tools::{self, CallObserver, Halt};
+use futures_util::future::BoxFuture;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs one Step. `Some` is the final message: the model asked for nothing more.
+pub(super) async fn run(turn: &mut Turn, memory: &mut Memory) -> Result<Option<String>, TurnEnd> {
+    if let Some(note) = turn.ledger.note(&turn.context.config.limits) {
+        turn.add_item(memory, context::budget(&note), None).await?;
+    }
+    turn.ledger.steps += 1;
+    let steps = turn.ledger.steps;
+    turn.progress.update(|summary| summary.steps = steps);
+    turn.emit(EventMsg::StepStarted { step: steps }).await;
+    let step = capture(turn, memory).await?;
+    let started = Record::StepStarted(Box::new(StepStartedRecord {
+        turn: turn.context.turn.clone(),
+        step: step.step,
+        fingerprint: step.prompt.fingerprint.clone(),
+        items: step.prompt.items.len() as u64,
+        generation: step.plan.generation,
+        // The first generation stands in the Turn's own record.
+        tools: (step.plan.generation > 0).then(|| step.plan.specs.clone()),
+    }));
+    turn.emitter.record(started).await.map_err(failed)?;
+    let response = sample(turn, &step).await?;
+    let calls = accept(turn, memory, response).await?;
+    if calls.is_empty() {
+        return Ok(Some(last_message(memory)));
+    }
+    run_calls(turn, memory, &step, calls).await?;
+    Ok(None)
+}
+
+/// Freezes what this sampling sees.
+async fn capture(turn: &Turn, memory: &mut Memory) -> Result<StepContext, TurnEnd> {
+    let world = turn.parts.world.clone();
+    let observed = world.with_workspace(|workspace| workspace.observe()).await;
+    let observed = match observed {
+        Ok(observed) => WorldSnapshot {
+            git: observed.git,
+            outline: observed.outline,
+            changed: observed.changed,
+        },
+        Err(error) => {
+            let text = format!("the workspace could not be observed: {error}");
+            turn.emit(EventMsg::Warning { text }).await;
+            WorldSnapshot::default()
+        }
+    };
+    if let Some(item) = memory.world_told.render(&observed) {
+        let sections = BTreeMap::from([
+            ("git".to_owned(), serde_json::json!(observed.git)),
+            ("changed".to_owned(), serde_json::json!(observed.changed)),
+        ]);
+        let full = turn.ledger.steps == 1;
+        let record = Record::WorldState { step: turn.ledger.steps, full, sections };
+        turn.emitter.record(record).await.map_err(failed)?;
+        turn.add_item(memory, item, None).await?;
+        memory.world_told.told(observed.clone());
+    }
+    let plan = turn.parts.registry.plan();
+    let config = &turn.context.config;
+    let prompt = memory.history.compile(&config.instructions, &plan.specs, &config.options);
+    Ok(StepContext { step: turn.ledger.steps, world: observed, plan, prompt })
+}
+
+async fn sample(turn: &mut Turn, step: &StepContext) -> Result<Response, TurnEnd> {
+    let mut observer = SampleObserver {
+        emitter: &turn.emitter,
+        submission: &turn.context.submission,
+        step: step.step,
+        broken: None,
+    };
+    let start = clock::now();
+    let sampled = model::sample(
+        turn.parts.model.as_ref(),
+        &step.prompt,
+        &turn.context.config.retry,
+        turn.context.cancel.token(),
+        &mut observer,
+    )
+    .await;
+    if let Some(halt) = observer.broken {
+        return Err(failed(halt));
+    }
+    let (status, usage) = match &sampled {
+        Ok(response) => ("completed", response.total_usage()),
+        Err(error) => ("failed", error.usage),
+    };
+    turn.ledger.usage += usage;
+    let total = turn.ledger.usage;
+    turn.progress.update(|summary| summary.usage = total);
+    let record = Record::Usage(Box::new(UsageRecord {
+        step: step.step,
+        fingerprint: step.prompt.fingerprint.clone(),
+        response_id: sampled.as_ref().ok().and_then(|response| response.response_id.clone()),
+        model: sampled.as_ref().ok().and_then(|response| response.model_as_served.clone()),
+        status: status.into(),
+        usage,
+        total,
+        duration_ms: clock::millis_since(start),
+    }));
+    turn.emitter.record(record).await.map_err(failed)?;
+    turn.emit(EventMsg::Usage { step: step.step, usage, total }).await;
+    sampled.map_err(|error| sampling_failed(turn, error))
+}
+
+fn sampling_failed(turn: &Turn, error: ModelError) -> TurnEnd {
+    if error.kind == ModelErrorKind::Cancelled {
+        return turn.aborted();
+    }
+    let retryable = error.retryable();
+    let mut message = format!("{} ({} requests)", error.message, error.attempts);
+    if !error.hint.is_empty() {
+        message = format!("{message}; {}", error.hint);
+    }
+    TurnEnd::Failed { reason: error.reason().into(), message, retryable }
+}
+
+/// Puts a complete response into record and history; gives its calls.
+async fn accept(
+    turn: &Turn,
+    memory: &mut Memory,
+    response: Response,
+) -> Result<Vec<ToolCall>, TurnEnd> {
+    let mut calls = Vec::new();
+    for item in response.items {
+        if let Item::ToolCall(call) = &item {
+            calls.push(call.clone());
+        }
+        turn.add_item(memory, item, response.response_id.clone()).await?;
+    }
+    Ok(calls)
+}
+
+/// The text of the last message the model wrote.
+fn last_message(memory: &Memory) -> String {
+    let last = memory.history.items().iter().rev().find_map(|item| match item.as_ref() {
+        Item::Message { role: Role::Assistant, text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    last.unwrap_or_default()
+}
+
+async fn run_calls(
+    turn: &mut Turn,
+    memory: &mut Memory,
+    step: &StepContext,
+    calls: Vec<ToolCall>,
+) -> Result<(), TurnEnd> {
+    let allowed = turn.ledger.before_calls(&turn.context.config.limits, calls.len());
+    if allowed.is_err() {
+        // Over the limit nothing starts, and yet every call gets its result.
+        turn.context.cancel.token().cancel();
+    }
+    let observer = LifeObserver {
+        emitter: turn.emitter.clone(),
+        submission: turn.context.submission.clone(),
+        step: step.step,
+    };
+    let cancel = turn.context.cancel.token().clone();
+    let (results, halted) =
+        tools::run_calls(&step.plan, &calls, &turn.parts.world, &observer, &cancel).await;
+    let mut end = None;
+    for (call, result) in calls.iter().zip(results) {
+        let booked = turn.ledger.book(call, &result, &turn.context.config.limits);
+        end = end.or(booked).or_else(|| denied_for_good(turn, call, &result));
+        // Recorded by the observer the moment it was there; here it enters the history.
+        memory.history.push(Arc::new(Item::ToolResult(result)));
+    }
+    let counts = turn.ledger.calls;
+    turn.progress.update(|summary| summary.calls = counts);
+    halted.map_err(failed)?;
+    allowed?;
+    if turn.context.cancel.is_cancelled() {
+        return Err(turn.aborted());
+    }
+    end.map_or(Ok(()), Err)
+}
+
+/// A denial, where the policy says that the first one ends the Turn.
+fn denied_for_good(turn: &Turn, call: &ToolCall, result: &ToolResult) -> Option<TurnEnd> {
+    if result.result != ResultKind::Denied {
+        return None;
+    }
+    let first = format!("{}: {}", call.name, result.output.lines().next().unwrap_or_default());
+    turn.progress.update(|summary| {
+        summary.first_denial.get_or_insert(first.clone());
+    });
+    (turn.context.config.on_deny == OnDeny::Stop).then(|| TurnEnd::Aborted {
+        reason: "policy.on_deny".into(),
+        message: format!("the policy stops at the first denial; {first}"),
+    })
+}
+
+/// Passes deltas and retries on while a response is under way.
+struct SampleObserver<'a> {
+    emitter: &'a Arc<Emitter>,
+    submission: &'a SubmissionId,
+    step: u32,
+    broken: Option<Halt>,
+}
+
+impl model::Observer for SampleObserver<'_> {
+    fn delta<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let msg = EventMsg::TextDelta { text: text.to_owned() };
+            self.emitter.emit(self.submission, msg).await;
+        })
+    }
+
+    fn retry<'a>(
+        &'a mut self,
+        attempt: u32,
+        wait: Duration,
+        cause: &'a ModelError,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let wait_ms = clock::millis(wait);
+            let cause = cause.message.clone();
+            let record = Record::Retry { step: self.step, attempt, wait_ms, cause: cause.clone() };
+            if let Err(halt) = self.emitter.record(record).await {
+                self.broken.get_or_insert(halt);
+            }
+            self.emitter.emit(self.submission, EventMsg::Retry { attempt, wait_ms, cause }).await;
+        })
+    }
+}
+
+/// Passes on what happens in the life of a call.
+struct LifeObserver {
+    emitter: Arc<Emitter>,
+    submission: SubmissionId,
+    step: u32,
+}
+
+impl CallObserver for LifeObserver {
+    fn started<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            self.emitter.emit(&self.submission, EventMsg::CallStarted { call: call.clone() }).await;
+            Ok(())
+        })
+    }
+
+    fn verdict<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        verdict: &'a Verdict,
+    ) -> BoxFuture<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let call_id = Some(call.call_id.clone());
+            let record = Record::Verdict {
+                step: self.step,
+                call_id: call_id.clone(),
+                verdict: verdict.clone(),
+            };
+            self.emitter.record(record).await?;
+            if verdict.asked {
+                let approval = Record::Approval(ApprovalRecord {
+                    step: self.step,
+                    call_id: call_id.clone(),
+                    approved: verdict.is_allow(),
+                    by: "on_ask".into(),
+                    reason: verdict.reason.clone(),
+                });
+                self.emitter.record(approval).await?;
+            }
+            let msg = EventMsg::Verdict { call_id, step: self.step, verdict: verdict.clone() };
+            self.emitter.emit(&self.submission, msg).await;
+            Ok(())
+        })
+    }
+
+    fn before_effect(&self) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(self.emitter.flush())
+    }
+
+    fn plan(&self, items: Vec<PlanItem>) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(async move {
+            self.emitter.emit(&self.submission, EventMsg::Plan { items }).await;
+            Ok(())
+        })
+    }
+
+    fn warning(&self, text: String) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(async move {
+            self.emitter.emit(&self.submission, EventMsg::Warning { text }).await;
+            Ok(())
+        })
+    }
+
+    fn done<'a>(&'a self, result: &'a ToolResult) -> BoxFuture<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let item = Arc::new(Item::ToolResult(result.clone()));
+            let record = Record::Item { step: self.step, response_id: None, item: item.clone() };
+            self.emitter.record(record).await?;
+            self.emitter
+                .emit(&self.submission, EventMsg::CallDone { result: result.clone() })
+                .await;
+            self.emitter.emit(&self.submission, EventMsg::ItemDone { item }).await;
+            Ok(())
+        })
+    }
+}

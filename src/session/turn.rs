@@ -1,0 +1,192 @@
+//! One Turn: Steps until the model's final message, the verification of it, and feedback in between.
+
+use super::contexts::TurnContext;
+use super::emit::Emitter;
+use super::limits::Ledger;
+use super::{Memory, SessionParts, finish, step};
+use crate::context::{self, Cap};
+use crate::protocol::{EventMsg, Item, TurnEnd, TurnSummary, Unmet};
+use crate::rollout::{Record, TurnContextRecord};
+use crate::tools::Halt;
+use std::any::Any;
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use tokio::sync::Mutex;
+
+/// What a Turn came to so far; readable also after its Task broke.
+#[derive(Default)]
+pub(super) struct Progress {
+    inner: SyncMutex<TurnSummary>,
+}
+
+impl Progress {
+    pub fn update(&self, change: impl FnOnce(&mut TurnSummary)) {
+        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub fn summary(&self, duration_ms: u64) -> TurnSummary {
+        let summary = self.inner.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        TurnSummary { duration_ms, ..summary }
+    }
+}
+
+/// A Turn's hands: what every part of it needs.
+pub(super) struct Turn {
+    pub context: TurnContext,
+    pub parts: Arc<SessionParts>,
+    pub emitter: Arc<Emitter>,
+    pub progress: Arc<Progress>,
+    pub ledger: Ledger,
+}
+
+impl Turn {
+    pub async fn emit(&self, msg: EventMsg) {
+        self.emitter.emit(&self.context.submission, msg).await;
+    }
+
+    /// Puts an item into the record, then into the history, then into the events.
+    pub async fn add_item(
+        &self,
+        memory: &mut Memory,
+        item: Item,
+        response_id: Option<String>,
+    ) -> Result<(), TurnEnd> {
+        let item = Arc::new(item);
+        let record = Record::Item { step: self.ledger.steps, response_id, item: item.clone() };
+        self.emitter.record(record).await.map_err(failed)?;
+        memory.history.push(item.clone());
+        self.emit(EventMsg::ItemDone { item }).await;
+        Ok(())
+    }
+
+    /// The end that a cancelled Turn takes.
+    pub fn aborted(&self) -> TurnEnd {
+        let (reason, message) = self.context.cancel.why();
+        TurnEnd::Aborted { reason, message }
+    }
+}
+
+/// A record that cannot be written fails the Turn.
+pub(super) fn failed(halt: Halt) -> TurnEnd {
+    TurnEnd::Failed { reason: halt.reason, message: halt.message, retryable: true }
+}
+
+/// Runs a Turn to its end. The terminal event is the Session's to send.
+pub(super) async fn run(
+    context: TurnContext,
+    parts: Arc<SessionParts>,
+    emitter: Arc<Emitter>,
+    memory: Arc<Mutex<Memory>>,
+    progress: Arc<Progress>,
+    text: Arc<str>,
+) -> TurnEnd {
+    let mut memory = memory.lock().await;
+    let mut turn = Turn { context, parts, emitter, progress, ledger: Ledger::default() };
+    match turn.run(&mut memory, &text).await {
+        Ok(()) => TurnEnd::Completed,
+        Err(end) => end,
+    }
+}
+
+impl Turn {
+    async fn run(&mut self, memory: &mut Memory, text: &str) -> Result<(), TurnEnd> {
+        self.open(memory, text).await?;
+        let attempts = self.parts.verifier.attempts();
+        let mut feedback = 0;
+        loop {
+            let message = self.steps_until_message(memory).await?;
+            let final_message = message.clone();
+            self.progress.update(|summary| summary.final_message = Some(final_message));
+            let unmet = finish::verify(self, feedback).await?;
+            if unmet.is_empty() || feedback >= attempts {
+                self.progress.update(|summary| summary.unmet = unmet);
+                return Ok(());
+            }
+            feedback += 1;
+            self.feed_back(memory, feedback, attempts, &unmet).await?;
+        }
+    }
+
+    /// The records and items that open a Turn.
+    async fn open(&mut self, memory: &mut Memory, text: &str) -> Result<(), TurnEnd> {
+        let turn = self.context.turn.clone();
+        self.emit(EventMsg::TurnStarted { turn: turn.clone() }).await;
+        let started = Record::TurnStarted {
+            turn,
+            submission: self.context.submission.clone(),
+            task: text.to_owned(),
+        };
+        self.emitter.record(started).await.map_err(failed)?;
+        self.emitter.record(self.context_record()).await.map_err(failed)?;
+        if !memory.opened {
+            for item in self.parts.opening.clone() {
+                self.add_item(memory, item, None).await?;
+            }
+            memory.opened = true;
+        }
+        self.add_item(memory, context::task(text), None).await
+    }
+
+    fn context_record(&self) -> Record {
+        let plan = self.parts.registry.plan();
+        let config = &self.context.config;
+        Record::TurnContext(Box::new(TurnContextRecord {
+            turn: self.context.turn.clone(),
+            instructions: config.instructions.clone(),
+            model: self.parts.model.id().to_owned(),
+            base_url: config.base_url.clone(),
+            options: serde_json::json!({
+                "effort": config.options.effort,
+                "max_output_tokens": config.options.max_output_tokens,
+                "cache_key": config.options.cache_key,
+            }),
+            tools: plan.specs.clone(),
+            generation: plan.generation,
+            limits: serde_json::json!({
+                "steps": config.limits.steps,
+                "tool_calls": config.limits.tool_calls,
+                "tokens": config.limits.tokens,
+                "time_ms": crate::clock::millis(config.limits.time),
+                "equal_failures": config.limits.equal_failures,
+            }),
+            policy_digest: self.context.policy_digest.clone(),
+            workspace_root: self.parts.world.root().display().to_string(),
+            output_schema: config.options.output_schema.clone(),
+            untrusted: config.untrusted,
+        }))
+    }
+
+    async fn steps_until_message(&mut self, memory: &mut Memory) -> Result<String, TurnEnd> {
+        loop {
+            if self.context.cancel.is_cancelled() {
+                return Err(self.aborted());
+            }
+            self.ledger.before_step(&self.context.config.limits)?;
+            if let Some(message) = step::run(self, memory).await? {
+                return Ok(message);
+            }
+        }
+    }
+
+    async fn feed_back(
+        &mut self,
+        memory: &mut Memory,
+        feedback: u32,
+        attempts: u32,
+        unmet: &[Unmet],
+    ) -> Result<(), TurnEnd> {
+        let details: Vec<String> = unmet.iter().map(|unmet| unmet.detail.clone()).collect();
+        self.add_item(memory, context::check_feedback(feedback, attempts, &details), None).await
+    }
+}
+
+/// The message of a panic, bounded.
+pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => match panic.downcast::<&str>() {
+            Ok(text) => (*text).to_owned(),
+            Err(_) => "a panic without a message".to_owned(),
+        },
+    };
+    Cap::head(&text, 300)
+}

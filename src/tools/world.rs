@@ -1,0 +1,103 @@
+//! What tools act on: the policy, the doors and the look-ups, shared by every call of a run.
+
+use crate::exec::{CleanPath, Executor};
+use crate::policy::{Facts, Policy};
+use crate::rollout::Masker;
+use crate::workspace::{Workspace, WorkspaceError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bounds of what tools give back.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolLimits {
+    /// Bytes of a command's output that are kept at the most.
+    pub capture: usize,
+    /// Bytes of a result that the model gets unless it asks for less.
+    pub output: usize,
+    /// Time of a command unless its rule or the model says less.
+    pub timeout: Duration,
+    /// Bytes of a file that one read gives at the most.
+    pub read: usize,
+}
+
+impl Default for ToolLimits {
+    fn default() -> Self {
+        Self {
+            capture: 1024 * 1024,
+            output: 40 * 1024,
+            timeout: Duration::from_secs(300),
+            read: 256 * 1024,
+        }
+    }
+}
+
+/// Shared by all calls of a run.
+pub struct ToolWorld {
+    pub policy: Arc<Policy>,
+    pub executor: Arc<Executor>,
+    pub facts: Arc<WorldFacts>,
+    pub masker: Arc<Masker>,
+    pub limits: ToolLimits,
+    workspace: Arc<Mutex<Workspace>>,
+    root: PathBuf,
+}
+
+impl ToolWorld {
+    pub fn new(
+        policy: Arc<Policy>,
+        executor: Arc<Executor>,
+        facts: Arc<WorldFacts>,
+        masker: Arc<Masker>,
+        limits: ToolLimits,
+        workspace: Arc<Mutex<Workspace>>,
+    ) -> Self {
+        let root = workspace.lock().unwrap_or_else(PoisonError::into_inner).root().to_owned();
+        Self { policy, executor, facts, masker, limits, workspace, root }
+    }
+
+    /// The workspace's resolved root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The workspace, for short work. A panic while it was held is told as that call's error; the
+    /// data is a set of observations that the next walk makes anew.
+    pub fn workspace(&self) -> MutexGuard<'_, Workspace> {
+        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Work on files off the runtime's thread.
+    pub async fn with_workspace<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&mut Workspace) -> Result<T, WorkspaceError> + Send + 'static,
+    ) -> Result<T, WorkspaceError> {
+        let world = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&mut world.workspace())).await;
+        match done {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+}
+
+/// The look-ups that the policy asks for, over the real file system.
+pub struct WorldFacts {
+    pub path: CleanPath,
+    /// Folders and files that the Turn may write.
+    pub writable: Vec<PathBuf>,
+}
+
+impl Facts for WorldFacts {
+    fn resolve(&self, cwd: &Path, text: &str) -> Result<PathBuf, String> {
+        crate::workspace::resolve(cwd, text)
+    }
+
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        self.path.find(name)
+    }
+
+    fn is_writable_place(&self, path: &Path) -> bool {
+        self.writable.iter().any(|place| path.starts_with(place))
+    }
+}

@@ -1,0 +1,89 @@
+//! The project's own checks, run by the runner in the sandbox.
+
+use super::{VerifyEvent, VerifyFailure, send};
+use crate::clock;
+use crate::context::Cap;
+use crate::exec::{ProcessEnd, RunLimits};
+use crate::policy::{Attributes, ExecPermit};
+use crate::protocol::Unmet;
+use crate::rollout::{CheckPhase, CheckRecord};
+use crate::tools::ToolWorld;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// A command that must succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    pub name: String,
+    pub run: String,
+    pub timeout: Duration,
+}
+
+/// Bytes of output that the record and the model get.
+const OUTPUT: usize = 16 * 1024;
+
+impl Check {
+    /// Runs the check; `Some` where it failed.
+    pub(super) async fn run(
+        &self,
+        world: &Arc<ToolWorld>,
+        attempt: u32,
+        cancel: &CancellationToken,
+        notes: &mpsc::Sender<VerifyEvent>,
+    ) -> Result<Option<Unmet>, VerifyFailure> {
+        if cancel.is_cancelled() {
+            return Err(VerifyFailure::Cancelled);
+        }
+        send(notes, VerifyEvent::Started { name: self.name.clone() }).await;
+        // A check may be the first thing that runs at all; what it changes must be seen.
+        world
+            .with_workspace(|workspace| workspace.capture_start())
+            .await
+            .map_err(|error| VerifyFailure::broken("workspace.capture", error.to_string()))?;
+        let permit =
+            ExecPermit::operator(&self.name, &self.run, world.root(), Attributes::default());
+        let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
+        let start = clock::now();
+        let finished = world.executor.run(permit, limits, cancel).await.map_err(|error| {
+            VerifyFailure::broken(
+                "sandbox.check",
+                format!("the check {:?} could not be started: {error}", self.name),
+            )
+        })?;
+        if finished.end == ProcessEnd::Cancelled {
+            return Err(VerifyFailure::Cancelled);
+        }
+        let (exit_code, how) = match finished.end {
+            ProcessEnd::Exited(code) => (Some(code), format!("ended with exit code {code}")),
+            ProcessEnd::Signaled(signal) => {
+                (Some(128 + signal), format!("was killed by signal {signal}"))
+            }
+            ProcessEnd::TimedOut | ProcessEnd::Cancelled => {
+                (None, format!("did not end within {}", clock::human(self.timeout)))
+            }
+        };
+        let output = world.masker.mask(&finished.output.text).into_owned();
+        let passed = exit_code == Some(0);
+        let record = CheckRecord {
+            attempt,
+            phase: CheckPhase::Workspace,
+            name: self.name.clone(),
+            argv: vec![self.run.clone()],
+            passed,
+            exit_code,
+            timed_out: finished.end == ProcessEnd::TimedOut,
+            output_tail: output.clone(),
+            duration_ms: clock::millis_since(start),
+            changed: Vec::new(),
+        };
+        send(notes, VerifyEvent::Done(Box::new(record))).await;
+        if passed {
+            return Ok(None);
+        }
+        let message = format!("the check {:?} {how}", self.name);
+        let detail = format!("{message} ({})\n{}", self.run, Cap::middle(&output, OUTPUT));
+        Ok(Some(Unmet { reason: "verify.command".into(), message, detail }))
+    }
+}

@@ -1,0 +1,256 @@
+//! Protected places inside writable folders: what the sandbox's floor cannot carve out is looked at
+//! after each command, put back as it was, and told.
+//!
+//! The processes of a command have ended by then, so nothing races with the putting back. No link is
+//! followed on the way: a folder that a command swapped for a link is taken away first.
+
+use rustix::fs::{CWD, Mode, OFlags};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of protected files that are kept for putting back, in all.
+const MAX_KEPT: u64 = 64 << 20;
+
+/// What git itself writes on harmless calls (the refreshed index) or names by its content, so that a
+/// change of it is found anyway (objects).
+const NOT_WATCHED: &[&str] = &["objects", "lfs", "index", "index.lock", "gc.log", "FETCH_HEAD"];
+
+/// Protected places and what was in them.
+#[derive(Debug, Default)]
+pub struct Guard {
+    places: Vec<PathBuf>,
+    kept: Option<BTreeMap<PathBuf, Kept>>,
+}
+
+/// One entry as it was.
+#[derive(Debug, Clone)]
+struct Kept {
+    kind: Kind,
+    stamp: Stamp,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Folder { mode: u32 },
+    File { mode: u32, bytes: Option<Arc<[u8]>> },
+    Link { target: PathBuf },
+    Other,
+}
+
+/// What tells that an entry was touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    mode: u32,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Guard {
+    /// Watches these places, whether they exist or not.
+    pub fn new(places: Vec<PathBuf>) -> Self {
+        Self { places, kept: None }
+    }
+
+    /// Takes down what is there. Later calls do nothing.
+    pub fn take(&mut self) -> io::Result<()> {
+        if self.kept.is_some() {
+            return Ok(());
+        }
+        let mut kept = BTreeMap::new();
+        let mut room = MAX_KEPT;
+        for path in self.all()? {
+            kept.insert(path.clone(), keep(&path, &mut room)?);
+        }
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    /// Puts back whatever differs, and names it.
+    pub fn put_back(&mut self) -> io::Result<Vec<String>> {
+        let Some(kept) = &self.kept else { return Ok(Vec::new()) };
+        let mut undone = Vec::new();
+        let now = self.all()?;
+        // What was not there goes first, deepest first, so that folders are empty when their turn comes.
+        for path in now.iter().rev().filter(|path| !kept.contains_key(*path)) {
+            remove(path)?;
+            undone.push(format!("{} was made and is gone again", path.display()));
+        }
+        let mut restored = Vec::new();
+        for (path, entry) in kept {
+            if stamp(path).ok() == Some(entry.stamp) {
+                continue;
+            }
+            if restore(path, entry)? {
+                undone.push(format!("{} was changed and is put back", path.display()));
+            }
+            restored.push(path.clone());
+        }
+        if let Some(kept) = &mut self.kept {
+            for path in restored {
+                if let (Some(entry), Ok(stamp)) = (kept.get_mut(&path), stamp(&path)) {
+                    entry.stamp = stamp;
+                }
+            }
+        }
+        Ok(undone)
+    }
+
+    /// Every entry in the places, parents before what they hold.
+    fn all(&self) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for place in &self.places {
+            let mut open = vec![place.clone()];
+            while let Some(path) = open.pop() {
+                let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+                if meta.is_dir() {
+                    for entry in fs::read_dir(&path)? {
+                        let entry = entry?;
+                        let name = entry.file_name();
+                        if !NOT_WATCHED.iter().any(|skipped| name == *skipped) {
+                            open.push(entry.path());
+                        }
+                    }
+                }
+                found.push(path);
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+}
+
+fn stamp(path: &Path) -> io::Result<Stamp> {
+    let meta = fs::symlink_metadata(path)?;
+    // A folder's size and times move with its entries, which are watched one by one.
+    let folder = meta.is_dir();
+    Ok(Stamp {
+        inode: meta.ino(),
+        mode: meta.mode(),
+        size: if folder { 0 } else { meta.size() },
+        modified: if folder { (0, 0) } else { (meta.mtime(), meta.mtime_nsec()) },
+        changed: if folder { (0, 0) } else { (meta.ctime(), meta.ctime_nsec()) },
+    })
+}
+
+fn keep(path: &Path, room: &mut u64) -> io::Result<Kept> {
+    let stamp = stamp(path)?;
+    let meta = fs::symlink_metadata(path)?;
+    let kind = if meta.is_dir() {
+        Kind::Folder { mode: meta.permissions().mode() & 0o7777 }
+    } else if meta.is_symlink() {
+        Kind::Link { target: fs::read_link(path)? }
+    } else if meta.is_file() {
+        let mode = meta.permissions().mode() & 0o7777;
+        let bytes = if meta.len() <= *room {
+            *room -= meta.len();
+            Some(Arc::from(read_no_follow(path)?))
+        } else {
+            None
+        };
+        Kind::File { mode, bytes }
+    } else {
+        Kind::Other
+    };
+    Ok(Kept { kind, stamp })
+}
+
+fn read_no_follow(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut file = fs::File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?);
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes one entry what it was; false where its content turns out to be the same.
+fn restore(path: &Path, entry: &Kept) -> io::Result<bool> {
+    match &entry.kind {
+        Kind::Folder { mode } => {
+            if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
+                remove(path)?;
+                fs::DirBuilder::new().mode(*mode).create(path)?;
+            }
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
+            Ok(true)
+        }
+        Kind::Link { target } => {
+            if fs::read_link(path).is_ok_and(|now| now == *target) {
+                return Ok(false);
+            }
+            remove(path)?;
+            symlink(target, path)?;
+            Ok(true)
+        }
+        Kind::File { mode, bytes: Some(bytes) } => restore_file(path, *mode, bytes),
+        Kind::File { bytes: None, .. } | Kind::Other => Err(io::Error::other(format!(
+            "{} was changed and is too large to have been kept",
+            path.display()
+        ))),
+    }
+}
+
+fn restore_file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<bool> {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+    let same_mode = || fs::symlink_metadata(path).is_ok_and(|meta| meta.mode() & 0o7777 == mode);
+    if is_file && same_mode() && read_no_follow(path).is_ok_and(|now| now == bytes) {
+        return Ok(false);
+    }
+    // A new file in its place: writing into the old one would also write into its hard links.
+    remove(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(0o600))?;
+    let mut file = fs::File::from(file);
+    file.write_all(bytes)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.sync_all()?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d86_what_a_command_did_to_protected_places_is_undone_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (git, absent) = (dir.path().join(".git"), dir.path().join("absent"));
+        fs::create_dir_all(git.join("hooks")).unwrap();
+        fs::create_dir_all(git.join("objects")).unwrap();
+        fs::write(git.join("config"), "[core]\n").unwrap();
+        fs::write(git.join("index"), "i").unwrap();
+        let outside = dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        let mut guard = Guard::new(vec![git.clone(), absent.clone()]);
+        guard.take().unwrap();
+        assert_eq!(guard.put_back().unwrap(), Vec::<String>::new());
+        fs::write(git.join("config"), "[core]\nfsmonitor = evil\n").unwrap();
+        fs::remove_dir(git.join("hooks")).unwrap();
+        symlink(&outside, git.join("hooks")).unwrap();
+        fs::write(git.join("hooks/pre-commit"), "evil").unwrap();
+        fs::write(git.join("index"), "refreshed").unwrap();
+        fs::write(&absent, "new").unwrap();
+        let undone = guard.put_back().unwrap();
+        assert_eq!(undone.len(), 3, "{undone:?}");
+        assert_eq!(fs::read(git.join("config")).unwrap(), b"[core]\n");
+        assert!(fs::symlink_metadata(git.join("hooks")).unwrap().is_dir());
+        assert!(!absent.exists() && outside.exists());
+        assert_eq!(fs::read(git.join("index")).unwrap(), b"refreshed");
+        assert_eq!(guard.put_back().unwrap(), Vec::<String>::new());
+    }
+}

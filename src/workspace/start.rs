@@ -1,0 +1,409 @@
+//! The start of a Turn: the manifest, and for every file a way to get its content back.
+//!
+//! Git already holds the content of a file that is as it was checked out, so only the id is noted.
+//! Everything else is copied: changed and untracked files, files whose bytes git may have changed
+//! on checkout, and all files of a folder without git. Where the index is not certain of a file (a
+//! fresh clone, a restored cache), the file is hashed: a hash is cheaper than a copy.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::UNIX_EPOCH;
+
+use rustix::fs::FileType;
+
+use super::beneath::Root;
+use super::error::WorkspaceError;
+use super::git::index::{Index, LINK};
+use super::git::objects::{ObjectError, Objects};
+use super::git::watch::Watched;
+use super::git::{GitPlace, Head, ObjectFormat, Oid, head_of_nested, read_bounded};
+use super::kept::{Fate, Keeper, KeptRef, read_kept};
+use super::manifest::{Entry, Flags, Manifest, Stamp};
+use super::read::{link_target, open_regular};
+use super::rules::{self, RULE_FILE_LIMIT, Rules};
+use super::walk::{Known, Unseen, WalkInput, walk};
+use super::{Limits, Workspace};
+
+/// Times this close to a look may stay the same through one more change.
+const RACY_SLACK: i64 = 20_000_000;
+const RACY_SLACK_COARSE: i64 = 2_000_000_000;
+
+/// Where the content of one entry of the start is to be had.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin {
+    /// It has no content: a folder, a pipe, something inside a nested repository.
+    None,
+    /// The blob of this entry of the index.
+    Tracked(u32),
+    /// A copy in the run's store.
+    Kept(u32),
+    /// Nowhere, for this reason.
+    NotKept(u32),
+}
+
+/// The captured start.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) manifest: Arc<Manifest>,
+    origins: Vec<Origin>,
+    kept: Vec<KeptRef>,
+    parts: Vec<File>,
+    reasons: Vec<String>,
+    pub(crate) known: Known,
+    /// The commit that each nested repository had checked out.
+    pub(crate) nested_heads: BTreeMap<Vec<u8>, Option<Oid>>,
+    pub(crate) outer: Option<Arc<Rules>>,
+    pub(crate) index: Option<Index>,
+    pub(crate) objects: Option<Objects>,
+    pub(crate) head: Head,
+    pub(crate) watched: Watched,
+    pub(crate) unseen: Vec<Unseen>,
+    /// Why the start is not known to the last byte, whatever the Turn does.
+    pub(crate) faults: Vec<String>,
+    pub(crate) format: ObjectFormat,
+}
+
+/// A content of the start that cannot be had, and why.
+#[derive(Debug)]
+pub(crate) struct Lost(pub(crate) String);
+
+impl Start {
+    pub(crate) fn capture(workspace: &Workspace) -> Result<Self, WorkspaceError> {
+        let git = workspace.git.as_ref();
+        let mut faults = Vec::new();
+        let index = git.and_then(|place| read_index(place, workspace.root(), &mut faults));
+        let began = wall_nanos();
+        let walked = walk(&WalkInput {
+            root: &workspace.root,
+            exclude: &workspace.excluded,
+            outer: workspace.outer_rules.clone(),
+            converted: git.and_then(|place| converted_around(place, workspace.root())),
+            tracked: index.as_ref(),
+            known: None,
+            max_entries: workspace.limits.entries,
+            threads: workspace.limits.threads,
+        })?;
+        let mut manifest = walked.manifest;
+        mark_racy(&mut manifest, began);
+        let format = git.map(GitPlace::format).unwrap_or_default();
+        let (mut origins, open) = sort_out(&manifest, index.as_ref());
+        let taken = take_in(workspace, &manifest, index.as_ref(), &open, format)?;
+        let mut start = Self {
+            manifest: Arc::default(),
+            origins: Vec::new(),
+            kept: Vec::new(),
+            parts: taken.parts,
+            reasons: Vec::new(),
+            nested_heads: nested_heads(workspace.root(), &walked.known),
+            known: walked.known,
+            outer: workspace.outer_rules.clone(),
+            index,
+            objects: git.map(Objects::open),
+            head: git.map(GitPlace::read_head).unwrap_or_default(),
+            watched: git.map(Watched::look).unwrap_or_default(),
+            unseen: walked.unseen,
+            faults,
+            format,
+        };
+        for one in taken.results {
+            let position = one.position as usize;
+            if let (Some(stamp), Some(entry)) =
+                (one.stamp, manifest.entries_mut().get_mut(position))
+            {
+                entry.stamp = stamp;
+            }
+            let origin = match one.fate {
+                Ok(Fate::SameAs) => origins.get(position).copied().unwrap_or(Origin::None),
+                Ok(Fate::Kept(kept)) => {
+                    start.kept.push(kept);
+                    Origin::Kept(start.kept.len() as u32 - 1)
+                }
+                Ok(Fate::TooLarge) => start.not_kept("it was larger than the limit for copies"),
+                Err(why) => start.not_kept(&why),
+            };
+            if let Some(slot) = origins.get_mut(position) {
+                *slot = origin;
+            }
+        }
+        start.origins = origins;
+        start.manifest = Arc::new(manifest);
+        Ok(start)
+    }
+
+    fn not_kept(&mut self, why: &str) -> Origin {
+        let known = self.reasons.iter().position(|reason| reason == why);
+        let at = known.unwrap_or_else(|| {
+            self.reasons.push(why.to_owned());
+            self.reasons.len() - 1
+        });
+        Origin::NotKept(at as u32)
+    }
+
+    pub(crate) fn origin(&self, position: usize) -> Origin {
+        self.origins.get(position).copied().unwrap_or(Origin::None)
+    }
+
+    /// The blob id of an entry's content, where it is known without reading.
+    pub(crate) fn oid(&self, position: usize) -> Option<Oid> {
+        match self.origin(position) {
+            Origin::Tracked(at) => Some(self.index.as_ref()?.entries().get(at as usize)?.oid),
+            Origin::Kept(at) => Some(self.kept.get(at as usize)?.oid),
+            Origin::None | Origin::NotKept(_) => None,
+        }
+    }
+
+    /// The content of an entry as it was at the start.
+    pub(crate) fn content(&self, position: usize, limit: u64) -> Result<Vec<u8>, Lost> {
+        let entry = self.manifest.entries().get(position);
+        let size = entry.map_or(0, |entry| entry.stamp.size);
+        if size > limit {
+            return Err(Lost(format!("its start content is larger than {limit} bytes")));
+        }
+        match self.origin(position) {
+            Origin::Kept(at) => {
+                let kept = self.kept.get(at as usize).ok_or(Lost("not kept".to_owned()))?;
+                read_kept(&self.parts, kept).map_err(|error| Lost(error.to_string()))
+            }
+            Origin::Tracked(_) => {
+                let oid = self.oid(position).ok_or(Lost("not kept".to_owned()))?;
+                let bytes = self.blob(&oid, limit).map_err(|error| Lost(error.to_string()))?;
+                if bytes.len() as u64 != size {
+                    // A setting outside the repository made git change bytes on checkout.
+                    return Err(Lost("the file differed from its blob at the start".to_owned()));
+                }
+                Ok(bytes)
+            }
+            Origin::NotKept(at) => {
+                let why = self.reasons.get(at as usize).map_or("not kept", String::as_str);
+                Err(Lost(why.to_owned()))
+            }
+            Origin::None => Err(Lost("it has no content".to_owned())),
+        }
+    }
+
+    pub(crate) fn blob(&self, oid: &Oid, limit: u64) -> Result<Vec<u8>, ObjectError> {
+        let objects = self.objects.as_ref().ok_or(ObjectError::Missing(*oid))?;
+        Ok(objects.read(oid, limit)?.bytes)
+    }
+
+    /// Every file whose content could not be kept, with the reason.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = (&[u8], &str)> {
+        self.manifest.entries().iter().zip(&self.origins).filter_map(|(entry, origin)| {
+            let Origin::NotKept(at) = origin else { return None };
+            Some((self.manifest.name(entry), self.reasons.get(*at as usize)?.as_str()))
+        })
+    }
+
+    pub(crate) fn left_out(&self, path: &[u8]) -> bool {
+        let tracked = self.index.as_ref().is_some_and(|index| index.find(path).is_some());
+        !tracked && rules::left_out(&self.known.rules, self.outer.as_ref(), path)
+    }
+}
+
+/// The index, cut to the workspace. One that cannot be read is a fault, not an empty one.
+fn read_index(place: &GitPlace, workspace: &Path, faults: &mut Vec<String>) -> Option<Index> {
+    let inside = workspace.strip_prefix(&place.work_root).unwrap_or(Path::new(""));
+    let prefix = rules::prefix_of(inside);
+    match Index::read(&place.git_dir.join("index"), place.format(), &prefix) {
+        Ok(index) => Some(index),
+        Err(error) => {
+            faults.push(format!("tracked files that are ignored may be missing: {error}"));
+            None
+        }
+    }
+}
+
+/// Patterns of converted files from outside the workspace's own folders: `info/attributes`, the
+/// settings, and the attributes of the folders above.
+fn converted_around(place: &GitPlace, workspace: &Path) -> Option<Arc<Rules>> {
+    let everything = || Some(Rules::of_folder(None, b"", b"*\n"));
+    if place.settings.converts {
+        return everything();
+    }
+    let own = read_bounded(&place.common_dir.join("info/attributes"), RULE_FILE_LIMIT);
+    let inside = workspace.strip_prefix(&place.work_root).unwrap_or(Path::new(""));
+    let above = inside.ancestors().skip(1).filter_map(|folder| {
+        let path = place.work_root.join(folder).join(".gitattributes");
+        read_bounded(&path, RULE_FILE_LIMIT).ok()
+    });
+    // From above the workspace a pattern means other paths; taking every file is safe.
+    let mut texts = own.into_iter().chain(above);
+    if texts.any(|text| rules::converting(&text).is_some()) { everything() } else { None }
+}
+
+fn nested_heads(root: &Path, known: &Known) -> BTreeMap<Vec<u8>, Option<Oid>> {
+    let head = |path: &Vec<u8>| head_of_nested(&root.join(OsStr::from_bytes(path)));
+    known.nested.iter().map(|path| (path.clone(), head(path))).collect()
+}
+
+/// The wall clock in the unit of the stamps.
+pub(crate) fn wall_nanos() -> i64 {
+    let since = crate::clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Mark what was changed so late before `began` that one more change could go unseen.
+pub(crate) fn mark_racy(manifest: &mut Manifest, began: i64) {
+    for entry in manifest.entries_mut() {
+        if entry.stamp.has_content() && is_racy(&entry.stamp, began) {
+            entry.flags = entry.flags.with(Flags::RACY);
+        }
+    }
+}
+
+fn is_racy(stamp: &Stamp, began: i64) -> bool {
+    let coarse = stamp.ctime % 1_000_000_000 == 0;
+    let slack = if coarse { RACY_SLACK_COARSE } else { RACY_SLACK };
+    stamp.ctime.saturating_add(slack) >= began
+}
+
+/// Sort the entries: those whose blob git certainly holds, and those that must be read.
+fn sort_out(manifest: &Manifest, index: Option<&Index>) -> (Vec<Origin>, Vec<u32>) {
+    let mut origins = vec![Origin::None; manifest.len()];
+    let mut open = Vec::new();
+    let tracked = index.map(Index::entries).unwrap_or_default();
+    let mut next = 0;
+    for (position, entry) in manifest.entries().iter().enumerate() {
+        if !entry.stamp.has_content() || entry.flags.has(Flags::NESTED) {
+            continue;
+        }
+        let name = manifest.name(entry);
+        let found = index.and_then(|index| {
+            while tracked.get(next).is_some_and(|tracked| index.name(tracked) < name) {
+                next += 1;
+            }
+            tracked.get(next).filter(|tracked| index.name(tracked) == name)
+        });
+        if let Some(tracked) = found {
+            origins[position] = Origin::Tracked(next as u32);
+            let certain = index.is_some_and(|index| index.is_clean(tracked, &entry.stamp));
+            if certain && !entry.flags.has(Flags::CONVERTED) {
+                continue;
+            }
+        }
+        open.push(position as u32);
+    }
+    (origins, open)
+}
+
+struct Taken {
+    results: Vec<One>,
+    parts: Vec<File>,
+}
+
+struct One {
+    position: u32,
+    fate: Result<Fate, String>,
+    /// The stamp of what was really read, where it is another than the walk saw.
+    stamp: Option<Stamp>,
+}
+
+/// Read every open entry on a few threads: hash it, and copy it unless git holds it.
+fn take_in(
+    workspace: &Workspace,
+    manifest: &Manifest,
+    index: Option<&Index>,
+    open: &[u32],
+    format: ObjectFormat,
+) -> Result<Taken, WorkspaceError> {
+    const CHUNK: usize = 64;
+    let next = AtomicUsize::new(0);
+    let total = AtomicU64::new(0);
+    let threads = if open.len() < CHUNK { 1 } else { workspace.limits.threads.max(1) };
+    let reader = Reader { root: &workspace.root, manifest, index, limits: &workspace.limits };
+    let work = |part: usize| -> std::io::Result<(usize, Vec<One>, File)> {
+        let mut keeper = Keeper::create(&workspace.store, part as u32, format)?;
+        let mut results = Vec::new();
+        loop {
+            let at = next.fetch_add(CHUNK, Ordering::Relaxed);
+            let chunk = open.get(at..).unwrap_or_default();
+            if chunk.is_empty() {
+                break;
+            }
+            for position in chunk.iter().take(CHUNK) {
+                results.push(reader.take(*position, &mut keeper, &total));
+            }
+        }
+        Ok((part, results, keeper.finish()?))
+    };
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|part| scope.spawn(move || work(part))).collect();
+        let own = work(0);
+        let lost = || Err(std::io::Error::other("a thread broke off"));
+        let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|_| lost()));
+        [own].into_iter().chain(joined.collect::<Vec<_>>()).collect()
+    });
+    let mut taken = Taken { results: Vec::with_capacity(open.len()), parts: Vec::new() };
+    for outcome in outcomes {
+        let store = workspace.store.as_os_str().as_bytes();
+        let (_, results, file) =
+            outcome.map_err(|cause| WorkspaceError::io("keep start contents in", store, cause))?;
+        taken.results.extend(results);
+        taken.parts.push(file);
+    }
+    Ok(taken)
+}
+
+struct Reader<'a> {
+    root: &'a Root,
+    manifest: &'a Manifest,
+    index: Option<&'a Index>,
+    limits: &'a Limits,
+}
+
+impl Reader<'_> {
+    fn take(&self, position: u32, keeper: &mut Keeper, total: &AtomicU64) -> One {
+        let Some(entry) = self.manifest.entries().get(position as usize) else {
+            return One { position, fate: Err("not kept".to_owned()), stamp: None };
+        };
+        let room = self.limits.start_total.saturating_sub(total.load(Ordering::Relaxed));
+        let room = room.min(self.limits.start_file);
+        let mut stamp = None;
+        let fate = self.take_entry(entry, keeper, room, &mut stamp);
+        if let Ok(Fate::Kept(kept)) = &fate {
+            total.fetch_add(kept.len, Ordering::Relaxed);
+        }
+        let stamp = stamp.filter(|stamp| *stamp != entry.stamp);
+        One { position, fate: fate.map_err(|error| error.to_string()), stamp }
+    }
+
+    fn take_entry(
+        &self,
+        entry: &Entry,
+        keeper: &mut Keeper,
+        room: u64,
+        stamp: &mut Option<Stamp>,
+    ) -> Result<Fate, WorkspaceError> {
+        let name = self.manifest.name(entry);
+        let failed = |cause| WorkspaceError::io("keep", name, cause);
+        let is_link = entry.stamp.kind() == FileType::Symlink;
+        let known = self
+            .index
+            .and_then(|index| index.find(name))
+            .filter(|tracked| !tracked.unmerged && (tracked.mode == LINK) == is_link);
+        let known = known.map(|tracked| &tracked.oid);
+        if is_link {
+            let target = link_target(self.root, name)?;
+            return keeper.take_bytes(&target, known, room).map_err(failed);
+        }
+        let (file, seen) = open_regular(self.root, name)?;
+        *stamp = Some(seen);
+        keeper.take_file(&file, seen.size, known, room).map_err(failed)
+    }
+}
+
+/// Paths that are left out, as bytes relative to the workspace.
+pub(super) fn relative_excludes(root: &Path, exclude: &[std::path::PathBuf]) -> HashSet<Vec<u8>> {
+    let inside = exclude.iter().filter_map(|path| {
+        let resolved = super::resolve::resolve(root, path, true).ok()?;
+        let inside = resolved.strip_prefix(root).ok()?;
+        let bytes = OsStr::as_bytes(inside.as_os_str()).to_vec();
+        (!bytes.is_empty()).then_some(bytes)
+    });
+    inside.collect()
+}
