@@ -89,11 +89,12 @@ fn read_param(name: &str, at: At, path: &str, node: &Node, faults: &mut Faults) 
 pub(super) fn read_inputs(field: &Field<'_>, faults: &mut Faults) -> Vec<Placed<Input>> {
     let mut inputs = Vec::new();
     for (key, node) in named_entries(field, faults) {
-        let path = format!("{}.{}", field.path, key.name);
         if !check::is_identifier(&key.name) {
             let what = format!("{} is no name for an input", quoted(&key.name));
             faults.add(key.at, what, "use letters, digits and \"_\", the first no digit");
+            continue;
         }
+        let path = format!("{}.{}", field.path, key.name);
         let Some(mut fields) = Fields::open(node, &path, keys::INPUT, faults) else { continue };
         let env = fields.take("env").and_then(|field| read_variable(&field, faults));
         let file = checked(fields.take("file"), faults, check::path);

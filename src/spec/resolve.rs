@@ -29,6 +29,7 @@ pub fn resolve(
     if let Some(model) = &model {
         cost_needs_prices(&limits, model, from.spec, &mut faults);
     }
+    check_paths(&flags, &mut faults);
     let isolate = word(&flags.isolate, "--isolate", Isolate::CHOICES, &mut faults);
     let expect = word(&flags.expect, "--expect", Expect::CHOICES, &mut faults);
     let sandbox = word(&flags.sandbox, "--sandbox", SandboxMode::CHOICES, &mut faults);
@@ -144,6 +145,21 @@ fn word<T: Copy>(
         .unwrap_or_default();
     add(faults, name, format!("must be one of {}, not {}", words.join(", "), quoted(text)), hint);
     None
+}
+
+/// Paths of flags are checked as those of a spec.
+fn check_paths(flags: &FlagValues, faults: &mut Vec<Fault>) {
+    let paths = [
+        (&flags.task_file, "--task-file"),
+        (&flags.policy, "--policy"),
+        (&flags.workspace, "--workspace"),
+        (&flags.artifacts, "--artifacts"),
+    ];
+    for (path, name) in paths {
+        if let Some(Err(why)) = path.as_deref().map(check::path) {
+            add(faults, name, why, "");
+        }
+    }
 }
 
 /// Everything that needs the spec beside the flags.

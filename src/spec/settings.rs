@@ -22,7 +22,8 @@ pub enum Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Flag(name) if name.starts_with('-') => write!(f, "flag {name}"),
+            Self::Flag(name) => write!(f, "argument {name}"),
             Self::Env(name) => write!(f, "environment {name}"),
             Self::Spec { line } => write!(f, "spec line {line}"),
             Self::Default => f.write_str("default"),

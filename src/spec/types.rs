@@ -53,6 +53,49 @@ impl Spec {
     }
 }
 
+/// A file or folder that a spec names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The key that names it.
+    pub key: String,
+    pub path: PathBuf,
+    pub at: At,
+    pub is_folder: bool,
+}
+
+impl Spec {
+    /// What must be there for the spec to run, for whoever may look at the disk. The key's file is
+    /// left out: it may well exist only where the run does.
+    pub fn named_files(&self) -> Vec<Named> {
+        let mut named = Vec::new();
+        let mut add = |key: &str, path: PathBuf, at: At, is_folder: bool| {
+            named.push(Named { key: key.to_owned(), path, at, is_folder });
+        };
+        if let Some(task) = &self.task
+            && let TaskText::File(path) = &task.value
+        {
+            add("task_file", self.resolve_path(path), task.at, false);
+        }
+        for input in &self.inputs {
+            if let InputFrom::File(path) = &input.value.from {
+                add(&format!("inputs.{}", input.value.name), self.dir.join(path), input.at, false);
+            }
+        }
+        if let Some(paths) = &self.instructions {
+            for (index, path) in paths.value.iter().enumerate() {
+                add(&format!("instructions[{index}]"), self.resolve_path(path), paths.at, false);
+            }
+        }
+        if let Some(path) = &self.workspace {
+            add("workspace", self.resolve_path(&path.value), path.at, true);
+        }
+        if let Some(path) = &self.policy {
+            add("policy", self.resolve_path(&path.value), path.at, false);
+        }
+        named
+    }
+}
+
 /// Where the task stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskText {

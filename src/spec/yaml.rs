@@ -79,10 +79,9 @@ pub fn parse(file: &str, source: &str) -> Result<Node, Vec<Fault>> {
 fn first_line(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
-    match line.rfind(" at line ") {
-        Some(end) => line[..end].to_owned(),
-        None => line.to_owned(),
-    }
+    let end = line.rfind(" at line ").unwrap_or(line.len());
+    // It may quote the file, and the file may hold what a terminal would obey.
+    line[..end].chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn at(place: &serde_yaml::Location) -> At {
@@ -193,7 +192,7 @@ fn build_map(
         if let Some(first) = seen.insert(key.name.clone(), key.at.line) {
             faults.add(
                 key.at,
-                format!("duplicate key \"{}\"", key.name),
+                format!("duplicate key {}", quoted(&key.name)),
                 format!("it stands in line {first} already; keep one of them"),
             );
         }
@@ -362,9 +361,13 @@ impl Node {
             return Some(*value);
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let wanted = match names.as_slice() {
+            [only] => format!("\"{only}\""),
+            _ => format!("one of {}", names.join(", ")),
+        };
         faults.add(
             self.at,
-            format!("\"{what}\" must be one of {}, not {}", names.join(", "), self.describe()),
+            format!("\"{what}\" must be {wanted}, not {}", self.describe()),
             nearest(&text, names.iter().copied())
                 .map(|name| format!("did you mean \"{name}\"?"))
                 .unwrap_or_default(),
@@ -428,7 +431,8 @@ impl<'a> Table<'a> {
                 Some(name) => format!("did you mean \"{name}\"?"),
                 None => format!("keys of {what}: {}", self.known.join(", ")),
             };
-            faults.add(key.at, format!("unknown key \"{}\" in {what}", key.name), hint);
+            let text = format!("unknown key {} in {what}", quoted(&key.name));
+            faults.add(key.at, text, hint);
         }
     }
 }

@@ -77,6 +77,24 @@ fn a_whole_spec_is_read() {
 }
 
 #[test]
+fn the_files_a_spec_names_are_told_with_their_keys() {
+    let named: Vec<String> = full()
+        .named_files()
+        .iter()
+        .map(|file| format!("{} {}", file.key, file.path.display()))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            "inputs.log jobs/build.log",
+            "instructions[0] jobs/docs/agent.md",
+            "workspace jobs/sample",
+            "policy jobs/policy.yaml",
+        ]
+    );
+}
+
+#[test]
 fn null_is_as_good_as_nothing() {
     let spec =
         parse("t", "version: 1\nartifacts: null\npolicy:\noutput_schema: ~\nmcp:\n").unwrap();

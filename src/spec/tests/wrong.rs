@@ -240,13 +240,19 @@ const CASES: &[Case] = &[
         r#"t.yaml:2:14: "environment.container" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
     ]),
     ("environment other", "version: 1\nenvironment: locale\n", &[
-        r#"t.yaml:2:14: "environment" must be one of local, not the text "locale" | did you mean "local"?"#,
+        r#"t.yaml:2:14: "environment" must be "local", not the text "locale" | did you mean "local"?"#,
     ]),
     ("artifacts", "version: 1\nartifacts: [a]\n", &[
         r#"t.yaml:2:12: "artifacts" must be a text, not a list"#,
     ]),
     ("control character", "version: 1\npolicy: \"a\\nb\"\n", &[
         "t.yaml:2:9: \"policy\" holds a control character: \"a\\nb\"",
+    ]),
+    ("a key that a terminal would obey", "version: 1\n\"\\e[2J\\n::error::x\": 1\n\"a\\eb\": 1\n\"a\\eb\": 2\n", &[
+        "t.yaml:4:1: duplicate key \"a\\u{1b}b\" | it stands in line 3 already; keep one of them",
+    ]),
+    ("an unknown key that a terminal would obey", "version: 1\nlimits: { \"\\e[2J\\n::error::x\": 1 }\n", &[
+        "t.yaml:2:11: unknown key \"limits.\\u{1b}[2J\\n::error::x\" | keys here: steps, tool_calls, tokens, cost, time",
     ]),
     ("many at once", "version: 1\nexpect: maybe\nlimits: { steps: many, time: 5 }\nnope: 1\nmodel: { use: x }\n", &[
         r#"t.yaml:2:9: "expect" must be one of changes, none, any, not the text "maybe""#,
