@@ -6,6 +6,8 @@ mod model_server;
 #[path = "model_wire/support.rs"]
 mod support;
 
+#[path = "model_wire/connections.rs"]
+mod connections;
 #[path = "model_wire/failures.rs"]
 mod failures;
 #[path = "model_wire/requests.rs"]

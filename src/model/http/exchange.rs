@@ -92,7 +92,7 @@ impl Exchange {
             .waits
             .within(TimeoutKind::FirstByte, timeouts.first_byte, request.send())
             .await?
-            .map_err(|error| fault::of_send(&error, &self.waits.client.route))?;
+            .map_err(|error| fault::of_send(&error, timeouts.connect, &self.waits.client.route))?;
         if !response.status().is_success() {
             return Err(self.waits.refused(response).await);
         }

@@ -5,6 +5,9 @@ use serde_json::Value;
 
 /// The first fault of a request, in the provider's manner.
 pub fn problem(request: &Request) -> Option<String> {
+    if request.method == "CONNECT" {
+        return None;
+    }
     if request.json.is_null() {
         return Some(format!("{} {}: the body is no JSON", request.method, request.path));
     }
