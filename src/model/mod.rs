@@ -9,11 +9,14 @@
 //!
 //! This room reads no environment variable: proxies, certificate files and keys are handed in.
 
+mod anthropic;
 mod body;
+mod chat;
 mod classify;
 mod endpoint;
 mod error;
 mod http;
+mod json;
 mod open;
 mod openai;
 mod retry_hint;

@@ -21,6 +21,8 @@
 mod check;
 mod http;
 mod reply;
+mod wire_chat;
+mod wire_messages;
 mod wire_responses;
 
 pub use http::Request;
