@@ -6,8 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The providers by name, with what they are.
-pub const PROVIDERS: [(&str, &str); 2] =
-    [("openai", "the Responses API"), ("scripted", "a YAML file of what the model says")];
+pub const PROVIDERS: [(&str, &str); 4] = [
+    ("openai", "the Responses API"),
+    ("chat", "Chat Completions, for every compatible server"),
+    ("anthropic", "the Messages API"),
+    ("scripted", "a YAML file of what the model says"),
+];
 
 /// Everything a model is opened with, besides its name.
 #[derive(Debug, Clone, Default)]

@@ -68,7 +68,7 @@ fn response(
 fn usage_of(usage: &Usage) -> Value {
     json!({
         "input_tokens": usage.input,
-        "input_tokens_details": { "cached_tokens": usage.cached },
+        "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
         "output_tokens": usage.output,
         "output_tokens_details": { "reasoning_tokens": usage.reasoning },
         "total_tokens": usage.input + usage.output,
