@@ -13,6 +13,7 @@ mod anthropic;
 mod body;
 mod chat;
 mod classify;
+mod decode;
 mod endpoint;
 mod error;
 mod http;
@@ -27,6 +28,7 @@ pub mod sse;
 mod stream;
 mod strict;
 
+pub use decode::decode;
 pub use endpoint::{Endpoint, ProxySetting, ProxySettings, Timeouts};
 pub use error::{Failure, ModelError, ModelErrorKind, TimeoutKind};
 pub use open::{ModelConfig, OpenError, PROVIDERS, open};

@@ -61,3 +61,8 @@ impl Model for Anthropic {
         )))
     }
 }
+
+/// The decoder alone, for recorded bytes.
+pub(super) fn decoder(host: String) -> impl super::http::WireDecoder {
+    decoder::Decoder::new(host)
+}

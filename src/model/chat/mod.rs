@@ -62,3 +62,8 @@ impl Model for Chat {
         )))
     }
 }
+
+/// The decoder alone, for recorded bytes.
+pub(super) fn decoder(host: String) -> impl super::http::WireDecoder {
+    decoder::Decoder::new(host)
+}

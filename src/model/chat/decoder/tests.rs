@@ -54,7 +54,8 @@ fn calls_are_put_together_however_a_server_numbers_them() {
         }))
     };
     let none = Value::Null;
-    let cases: [(&str, Vec<Value>, &[(&str, &str, &str)]); 6] = [
+    type Case<'a> = (&'a str, Vec<Value>, &'a [(&'a str, &'a str, &'a str)]);
+    let cases: [Case<'_>; 6] = [
         (
             "by index, interleaved",
             vec![
