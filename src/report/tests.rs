@@ -147,7 +147,11 @@ fn example() -> Vec<Event> {
         EventMsg::Warning { text: "one thing".into() },
         EventMsg::Rejected { code: "turn_active", text: "a Turn runs".into() },
         said("All tests pass."),
-        EventMsg::TurnEnded { turn: "turn-1".into(), end: TurnEnd::Completed },
+        EventMsg::TurnEnded {
+            summary: Box::default(),
+            turn: "turn-1".into(),
+            end: TurnEnd::Completed,
+        },
         EventMsg::SessionEnded,
     ]
     .into_iter()

@@ -78,7 +78,8 @@ fn is_a(value: &Value, kind: &Value) -> bool {
 #[test]
 fn every_line_of_the_stream_fits_the_schema() {
     let schema = events_schema();
-    let failed = |end| vec![event(EventMsg::TurnEnded { turn: "t".into(), end })];
+    let failed =
+        |end| vec![event(EventMsg::TurnEnded { summary: Box::default(), turn: "t".into(), end })];
     let aborted = TurnEnd::Aborted { reason: "interrupted".into(), message: "m".into() };
     let broken = TurnEnd::Failed { reason: "model".into(), message: "m".into(), retryable: true };
     let mut turn = vec![event(EventMsg::TurnStarted { turn: "t".into() })];

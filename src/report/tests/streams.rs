@@ -58,7 +58,7 @@ fn a_run_that_failed_says_why_and_what_now() {
             exit_code: None,
             duration_ms: 61_000,
         }),
-        event(EventMsg::TurnEnded { turn: "t".into(), end }),
+        event(EventMsg::TurnEnded { summary: Box::default(), turn: "t".into(), end }),
     ];
     let outcome = Outcome::new(State::ModelFailed, "model.auth", "The key was refused (401).")
         .hint("Check OPENAI_API_KEY.");
@@ -173,6 +173,7 @@ fn hostile() -> Vec<Event> {
         event(EventMsg::Warning { text: text.into() }),
         event(EventMsg::VerifyStarted { attempt: 1, name: text.into() }),
         event(EventMsg::TurnEnded {
+            summary: Box::default(),
             turn: "t".into(),
             end: TurnEnd::Aborted { reason: text.into(), message: text.into() },
         }),
