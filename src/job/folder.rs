@@ -36,7 +36,7 @@ impl RunFolder {
 
     fn below(base: &Path, writable: &dyn Fn(&Path) -> bool) -> Result<Self, String> {
         // Looked at before anything is made: a workspace must not find our folders in it.
-        let base = crate::workspace::resolve(Path::new("/"), &base.display().to_string())?;
+        let base = crate::workspace::resolve_entry(Path::new("/"), &base.display().to_string())?;
         if writable(&base) {
             return Err("commands of this run may write there".into());
         }
