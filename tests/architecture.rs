@@ -18,7 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // Doors: one outside thing each
     ("model", &["clock", "protocol", "spec"]),
     ("exec", &["clock", "policy"]),
-    ("workspace", &["policy", "patch", "diff"]),
+    ("workspace", &["clock", "policy", "patch", "diff"]),
     ("rollout", &["clock", "protocol"]),
     // Mind and hands
     ("context", &["protocol"]),
@@ -66,19 +66,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "clock",
-            "protocol",
-            "spec",
-            "policy",
-            "model",
-            "exec",
-            "workspace",
-            "rollout",
-            "tools",
-            "session",
-            "job",
-            "report",
-            "cli",
+            "clock", "protocol", "spec", "policy", "model", "rollout", "tools", "session", "job",
+            "report", "cli",
         ],
     ),
 ];

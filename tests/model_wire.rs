@@ -6,8 +6,12 @@ mod model_server;
 #[path = "model_wire/support.rs"]
 mod support;
 
+#[path = "model_wire/connections.rs"]
+mod connections;
 #[path = "model_wire/failures.rs"]
 mod failures;
+#[path = "model_wire/official.rs"]
+mod official;
 #[path = "model_wire/requests.rs"]
 mod requests;
 #[path = "model_wire/streams.rs"]

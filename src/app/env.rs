@@ -108,3 +108,9 @@ pub fn likely_secrets() -> Vec<(String, String)> {
         })
         .collect()
 }
+
+/// A fault to put in, in builds for tests only: `tool_panic` breaks `exec_command`, `runner_panic` the
+/// runner itself.
+pub fn fault() -> Option<String> {
+    if cfg!(debug_assertions) { get("TURNKEY_FAULT") } else { None }
+}

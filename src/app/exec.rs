@@ -2,7 +2,7 @@
 
 use super::exec_input::{self, Refused};
 use super::finish::{self, Finishing};
-use super::{env, exit, signals};
+use super::{env, exit, faults, signals};
 use crate::cli::ExecArgs;
 use crate::clock;
 use crate::job::{self, Artifacts, Controls, Face, Prepared};
@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub async fn run(args: ExecArgs, output: &Output, started: Instant) -> u8 {
@@ -50,11 +51,11 @@ pub async fn run(args: ExecArgs, output: &Output, started: Instant) -> u8 {
         prepared.folder.remove_working_folders();
         return 0;
     }
-    let published = artifacts.as_ref().map(|artifacts| artifacts.path().to_owned());
-    let guarded = AssertUnwindSafe(go(prepared, artifacts, output, mode)).catch_unwind();
+    let broken = Broken::of(&prepared);
+    let guarded = AssertUnwindSafe(go(prepared, artifacts.as_ref(), output, mode)).catch_unwind();
     match guarded.await {
         Ok(status) => status,
-        Err(panic) => broken(output, published, &*panic).await,
+        Err(panic) => broken.end(output, artifacts.as_ref(), &*panic).await,
     }
 }
 
@@ -103,7 +104,7 @@ async fn refused(output: &Output, outcome: &Outcome, artifacts: Option<&Artifact
 }
 
 /// The run itself: everything from here on leaves a result.
-async fn go(prepared: Prepared, artifacts: Option<Artifacts>, output: &Output, mode: Mode) -> u8 {
+async fn go(prepared: Prepared, artifacts: Option<&Artifacts>, output: &Output, mode: Mode) -> u8 {
     let began = clock::stamp();
     let masker = prepared.masker.clone();
     let run_folder = prepared.folder.dir.clone();
@@ -113,15 +114,15 @@ async fn go(prepared: Prepared, artifacts: Option<Artifacts>, output: &Output, m
         Err(error) => {
             let message = format!("signals cannot be received: {error}");
             let outcome = Outcome::new(State::Unavailable, "signals", message);
-            return refused(output, &outcome, artifacts.as_ref()).await;
+            return refused(output, &outcome, artifacts).await;
         }
     };
     let running =
         ResultRecord::running(prepared.folder.id.as_str(), prepared.parts.session.as_str(), &began);
-    if let Err(outcome) = write_running(&running, &run_folder, artifacts.as_ref(), &masker) {
-        return refused(output, &outcome, artifacts.as_ref()).await;
+    if let Err(outcome) = write_running(&running, &run_folder, artifacts, &masker) {
+        return refused(output, &outcome, artifacts).await;
     }
-    let shown = artifacts.as_ref().map_or(run_folder.clone(), |folder| folder.path().to_owned());
+    let shown = artifacts.map_or(run_folder.clone(), |folder| folder.path().to_owned());
     let options =
         ReporterOptions { mode, host_reads_commands: env::under_github(), masker: masker.clone() };
     let mut reporter = Reporter::new(options, output.clone());
@@ -139,13 +140,8 @@ async fn go(prepared: Prepared, artifacts: Option<Artifacts>, output: &Output, m
     let started = prepared.started;
     let mut face = ReporterFace { reporter };
     let (end, leftover) = job::run(prepared, &mut face, controls).await;
-    let finishing = Finishing {
-        began: &began,
-        started,
-        run_folder: &run_folder,
-        shown: &shown,
-        artifacts: artifacts.as_ref(),
-    };
+    let finishing =
+        Finishing { began: &began, started, run_folder: &run_folder, shown: &shown, artifacts };
     finish::finish(end, leftover, finishing, &mut face.reporter).await
 }
 
@@ -175,23 +171,55 @@ fn kill(signal: Signal) {
     std::process::exit(i32::from(exit::status(State::Interrupted(signal))));
 }
 
-/// A panic of the runner itself: said, recorded, and never a success.
-async fn broken(
-    output: &Output,
-    published: Option<PathBuf>,
-    panic: &(dyn std::any::Any + Send),
-) -> u8 {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".into());
-    let outcome =
-        Outcome::new(State::Internal, "internal.panic", format!("the runner broke: {text}"))
-            .hint("this is a bug; the rollout in the run folder is valid up to this moment");
-    // The claim was lost with the panic; the folder can be claimed anew.
-    let artifacts = published.and_then(|path| Artifacts::claim(&path).ok());
-    refused(output, &outcome, artifacts.as_ref()).await
+/// What must be known to end a run whose runner broke: kept apart, because the run is lost then.
+struct Broken {
+    run: String,
+    session: String,
+    began: String,
+    run_folder: PathBuf,
+    masker: Arc<Masker>,
+}
+
+impl Broken {
+    fn of(prepared: &Prepared) -> Self {
+        Self {
+            run: prepared.folder.id.to_string(),
+            session: prepared.parts.session.to_string(),
+            began: clock::stamp(),
+            run_folder: prepared.folder.dir.clone(),
+            masker: prepared.masker.clone(),
+        }
+    }
+
+    /// A panic of the runner itself: said, recorded, and never a success.
+    async fn end(
+        self,
+        output: &Output,
+        artifacts: Option<&Artifacts>,
+        panic: &(dyn std::any::Any + Send),
+    ) -> u8 {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "a panic without a message".into());
+        let outcome =
+            Outcome::new(State::Internal, "internal.panic", format!("the runner broke: {text}"))
+                .hint("this is a bug; the rollout is valid up to this moment");
+        let mut record = ResultRecord::running(&self.run, &self.session, &self.began);
+        record.end(&outcome, &clock::stamp(), 0, exit::status);
+        let published = write_running(&record, &self.run_folder, None, &self.masker)
+            .map(|()| artifacts.map_or(Ok(()), |artifacts| artifacts.publish(&self.run_folder)));
+        let status = refused(output, &outcome, None).await;
+        if !matches!(published, Ok(Ok(()))) {
+            let text =
+                "turnkey: the result could not be published; exit status and run folder stand";
+            output.stderr(text).await;
+        }
+        let folder = self.run_folder.display();
+        output.stderr(format!("artifacts: {folder}")).await;
+        status
+    }
 }
 
 struct ReporterFace {
@@ -200,6 +228,7 @@ struct ReporterFace {
 
 impl Face for ReporterFace {
     fn event<'a>(&'a mut self, event: &'a Event) -> BoxFuture<'a, ()> {
+        faults::break_runner();
         Box::pin(self.reporter.event(event))
     }
 

@@ -55,7 +55,7 @@ pub fn gather(args: &ExecArgs, started: Instant) -> Result<RunInput, Refused> {
         task,
         untrusted_data,
         started,
-        tools: None,
+        tools: super::faults::tools(),
     })
 }
 

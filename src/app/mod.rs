@@ -6,6 +6,7 @@ pub mod env;
 mod exec;
 mod exec_input;
 pub mod exit;
+mod faults;
 mod finish;
 mod policy;
 mod signals;

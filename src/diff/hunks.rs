@@ -43,6 +43,21 @@ pub(super) fn write(
     })
 }
 
+/// The lines that `after` has more than `before`, each run of them in one piece.
+pub(super) fn added(before: &[u8], after: &[u8], options: &DiffOptions) -> Vec<u8> {
+    let (old, new) = (lines(before), lines(after));
+    let coarse = before.len().saturating_add(after.len()) > options.max_searched_bytes;
+    let changes = changes(&old, &new, options, coarse);
+    changes
+        .iter()
+        .flat_map(|change| new.get(change.new.clone()))
+        .flatten()
+        .copied()
+        .flatten()
+        .copied()
+        .collect()
+}
+
 fn lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }

@@ -17,14 +17,12 @@ mod ids;
 mod quote;
 mod read;
 mod rename;
-#[cfg(test)]
-mod tests;
 mod write;
 
 pub use apply::apply;
 pub use error::{ApplyError, ApplyErrorKind};
 pub use ids::{blob_id, tree_id};
-pub use write::write_diff;
+pub use write::{added_text, write_diff};
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,7 +57,7 @@ impl Mode {
         if bits & 0o100 == 0 { Self::Regular } else { Self::Executable }
     }
 
-    pub(crate) fn is_symlink(self) -> bool {
+    pub fn is_symlink(self) -> bool {
         self == Self::Symlink
     }
 }

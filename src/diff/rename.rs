@@ -4,7 +4,8 @@
 //! addition. Equal contents are found by their id; edited ones by the pieces of content they share,
 //! with a bound on the work. Within the bound the result depends on the two trees alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
 
 use super::{FileChange, TreeEntry, blob_id};
 
@@ -35,43 +36,55 @@ pub(super) fn find(changes: &[FileChange], budget: usize) -> Vec<Rename> {
 
 type Entry<'a> = (usize, &'a TreeEntry);
 
-/// The files that are on one side only. Empty files resemble each other and say nothing.
+/// The regular files that are on one side only. Empty files resemble each other and say nothing.
+/// Links are left out: a pure rename states no mode, so `git apply` would not know that the link
+/// goes away, and refuse a new file below its old name.
 fn side<'a>(
     changes: &'a [FileChange],
     sides: impl Fn(&'a FileChange) -> (&'a Option<TreeEntry>, &'a Option<TreeEntry>),
 ) -> Vec<Entry<'a>> {
     let entries = changes.iter().enumerate().filter_map(|(index, change)| match sides(change) {
-        (Some(entry), None) if !entry.content.is_empty() => Some((index, entry)),
+        (Some(entry), None) if !entry.content.is_empty() && !entry.mode.is_symlink() => {
+            Some((index, entry))
+        }
         _ => None,
     });
     entries.collect()
 }
 
+/// Pairs with equal contents: first those that kept their file name, then any, in order.
 fn exact(
     changes: &[FileChange],
     sources: &mut Vec<Entry<'_>>,
     targets: &mut Vec<Entry<'_>>,
 ) -> Vec<Rename> {
-    if sources.is_empty() || targets.is_empty() {
-        return Vec::new();
-    }
-    let mut by_content: HashMap<(String, bool), Vec<usize>> = HashMap::new();
-    let key = |entry: &TreeEntry| (blob_id(&entry.content), entry.mode.is_symlink());
-    for (index, entry) in sources.iter() {
-        by_content.entry(key(entry)).or_default().push(*index);
-    }
     let mut renames = Vec::new();
-    targets.retain(|(to, entry)| {
-        let Some(candidates) = by_content.get_mut(&key(entry)) else { return true };
-        let same_name = |from: &usize| file_name(changes, *from) == file_name(changes, *to);
-        let best = candidates.iter().position(same_name).unwrap_or(0);
-        if candidates.is_empty() {
-            return true;
+    if sources.is_empty() || targets.is_empty() {
+        return renames;
+    }
+    let ids = |entries: &[Entry<'_>]| -> HashMap<usize, String> {
+        entries.iter().map(|(index, entry)| (*index, blob_id(&entry.content))).collect()
+    };
+    let (old_ids, new_ids) = (ids(sources), ids(targets));
+    for by_name in [true, false] {
+        let key = |index: usize, ids: &HashMap<usize, String>| {
+            let name = if by_name { file_name(changes, index) } else { b"" };
+            ids.get(&index).map(|id| (id.clone(), name))
+        };
+        let mut waiting: HashMap<_, VecDeque<usize>> = HashMap::new();
+        for (index, _) in sources.iter() {
+            waiting.entry(key(*index, &old_ids)).or_default().push_back(*index);
         }
-        renames.push(Rename { from: candidates.remove(best), to: *to, similarity: 100 });
-        false
-    });
-    sources.retain(|(from, _)| !renames.iter().any(|rename| rename.from == *from));
+        let mut used = BTreeSet::new();
+        targets.retain(|(to, _)| {
+            let queue = waiting.get_mut(&key(*to, &new_ids));
+            let Some(from) = queue.and_then(VecDeque::pop_front) else { return true };
+            used.insert(from);
+            renames.push(Rename { from, to: *to, similarity: 100 });
+            false
+        });
+        sources.retain(|(from, _)| !used.contains(from));
+    }
     renames
 }
 
@@ -85,55 +98,89 @@ fn similar(
     changes: &[FileChange],
     sources: &[Entry<'_>],
     targets: &[Entry<'_>],
-    mut budget: usize,
+    budget: usize,
 ) -> Vec<Rename> {
-    let comparable =
-        |entry: &TreeEntry| !entry.mode.is_symlink() && entry.content.len() <= MAX_COMPARED;
-    let mut pieces: BTreeMap<usize, Pieces> = BTreeMap::new();
-    let mut scored: Vec<(usize, bool, usize, usize)> = Vec::new();
+    let comparable = |(_, entry): &&Entry<'_>| entry.content.len() <= MAX_COMPARED;
+    let sources: Vec<Entry<'_>> = sources.iter().filter(comparable).copied().collect();
+    let targets: Vec<Entry<'_>> = targets.iter().filter(comparable).copied().collect();
+    let mut comparison = Comparison { pieces: BTreeMap::new(), budget, scored: Vec::new() };
+    let mut by_name: HashMap<&[u8], Vec<Entry<'_>>> = HashMap::new();
+    for target in &targets {
+        by_name.entry(file_name(changes, target.0)).or_default().push(*target);
+    }
     // Files that kept their name come first, so that a spent budget has found the likeliest.
-    for same_name in [true, false] {
-        for (from, old) in sources.iter().filter(|(_, entry)| comparable(entry)) {
-            for (to, new) in targets.iter().filter(|(_, entry)| comparable(entry)) {
-                let (small, large) = (
-                    old.content.len().min(new.content.len()),
-                    old.content.len().max(new.content.len()),
-                );
-                let named_alike = file_name(changes, *from) == file_name(changes, *to);
-                if named_alike != same_name || small * 100 < large * LEAST_SIMILARITY {
-                    continue;
-                }
-                let cost = large / 32 + 16;
-                if cost > budget {
-                    continue;
-                }
-                budget -= cost;
-                let a = pieces.entry(*from).or_insert_with(|| Pieces::new(&old.content)).clone();
-                let b = pieces.entry(*to).or_insert_with(|| Pieces::new(&new.content));
-                let similarity = (a.common(b) * 100 / large).min(99);
-                if similarity >= LEAST_SIMILARITY {
-                    scored.push((similarity, same_name, *from, *to));
-                }
+    for source in &sources {
+        for target in by_name.get(file_name(changes, source.0)).into_iter().flatten() {
+            comparison.compare(*source, *target, true);
+        }
+    }
+    'all: for source in &sources {
+        for target in &targets {
+            if file_name(changes, source.0) != file_name(changes, target.0) {
+                comparison.compare(*source, *target, false);
+            }
+            if comparison.budget == 0 {
+                break 'all;
             }
         }
     }
-    scored.sort_by_key(|(score, same_name, from, to)| {
-        (std::cmp::Reverse(*score), std::cmp::Reverse(*same_name), *to, *from)
-    });
-    let mut renames: Vec<Rename> = Vec::new();
-    let mut used: std::collections::BTreeSet<usize> = std::collections::BTreeSet::new();
-    for (similarity, _, from, to) in scored {
-        if !used.contains(&from) && !used.contains(&to) {
-            used.extend([from, to]);
-            renames.push(Rename { from, to, similarity });
+    comparison.best()
+}
+
+struct Comparison {
+    pieces: BTreeMap<usize, Pieces>,
+    budget: usize,
+    /// Similarity, whether the name was kept, from, to.
+    scored: Vec<(usize, bool, usize, usize)>,
+}
+
+impl Comparison {
+    fn compare(&mut self, (from, old): Entry<'_>, (to, new): Entry<'_>, same_name: bool) {
+        let small = old.content.len().min(new.content.len());
+        let large = old.content.len().max(new.content.len());
+        self.budget = self.budget.saturating_sub(1);
+        if small * 100 < large * LEAST_SIMILARITY || self.budget == 0 {
+            return;
+        }
+        let old = self.pieces_of(from, &old.content);
+        let new = self.pieces_of(to, &new.content);
+        self.budget = self.budget.saturating_sub(old.0.len() + new.0.len());
+        let similarity = (old.common(&new) * 100 / large.max(1)).min(99);
+        if similarity >= LEAST_SIMILARITY {
+            self.scored.push((similarity, same_name, from, to));
         }
     }
-    renames
+
+    fn pieces_of(&mut self, index: usize, content: &[u8]) -> Pieces {
+        if let Some(known) = self.pieces.get(&index) {
+            return known.clone();
+        }
+        self.budget = self.budget.saturating_sub(content.len() / 16);
+        let pieces = Pieces::new(content);
+        self.pieces.insert(index, pieces.clone());
+        pieces
+    }
+
+    fn best(mut self) -> Vec<Rename> {
+        self.scored.sort_by_key(|(score, same_name, from, to)| {
+            (std::cmp::Reverse((*score, *same_name)), *to, *from)
+        });
+        let (mut renames, mut used) = (Vec::new(), BTreeSet::new());
+        let mut taken = BTreeSet::new();
+        for (similarity, _, from, to) in self.scored {
+            if !used.contains(&from) && !taken.contains(&to) {
+                used.insert(from);
+                taken.insert(to);
+                renames.push(Rename { from, to, similarity });
+            }
+        }
+        renames
+    }
 }
 
 /// How many bytes of a file stand in pieces with a given hash.
 #[derive(Clone)]
-struct Pieces(std::rc::Rc<[(u64, usize)]>);
+struct Pieces(Rc<[(u64, usize)]>);
 
 impl Pieces {
     fn new(content: &[u8]) -> Self {

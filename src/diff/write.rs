@@ -48,6 +48,20 @@ pub fn write_diff(changes: Vec<FileChange>, options: &DiffOptions) -> Diff {
     writer.diff
 }
 
+/// What a change brings into the tree: the added lines of a text file, the whole content of a
+/// binary or new one. This is where secrets are looked for.
+pub fn added_text(change: &FileChange, options: &DiffOptions) -> Vec<u8> {
+    match (&change.before, &change.after) {
+        (_, None) => Vec::new(),
+        (Some(before), Some(after))
+            if !binary::is_binary(&before.content) && !binary::is_binary(&after.content) =>
+        {
+            hunks::added(&before.content, &after.content, options)
+        }
+        (_, Some(after)) => after.content.to_vec(),
+    }
+}
+
 fn tidy(mut changes: Vec<FileChange>) -> Vec<FileChange> {
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     changes.dedup_by(|later, earlier| {

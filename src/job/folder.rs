@@ -35,7 +35,12 @@ impl RunFolder {
     }
 
     fn below(base: &Path, writable: &dyn Fn(&Path) -> bool) -> Result<Self, String> {
-        private_folder(base).map_err(|error| error.to_string())?;
+        // Looked at before anything is made: a workspace must not find our folders in it.
+        let base = crate::workspace::resolve(Path::new("/"), &base.display().to_string())?;
+        if writable(&base) {
+            return Err("commands of this run may write there".into());
+        }
+        private_folder(&base).map_err(|error| error.to_string())?;
         let base = base.canonicalize().map_err(|error| error.to_string())?;
         if writable(&base) {
             return Err("commands of this run may write there".into());
@@ -129,6 +134,7 @@ mod tests {
         let work = dir.path().canonicalize().unwrap().join("work");
         let folder =
             RunFolder::create(&[bad, good.clone()], &|path| path.starts_with(&work)).unwrap();
+        assert!(!work.exists(), "nothing was made there");
         assert!(folder.dir.starts_with(good.canonicalize().unwrap()));
         folder.point_latest();
         assert!(good.join("runs/latest").join("x").parent().unwrap().is_dir());

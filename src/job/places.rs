@@ -41,7 +41,13 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
         let reaches =
             |root: &PathBuf| pattern.base.starts_with(root) || root.starts_with(&pattern.base);
         if input.read.iter().any(reaches) {
-            input.deny_read_inside.push(pattern.text.clone());
+            let ours = pattern.rule.file == "built-in" || pattern.rule.file.starts_with("preset:");
+            let list = if ours {
+                &mut input.default_deny_read_inside
+            } else {
+                &mut input.deny_read_inside
+            };
+            list.push(pattern.text.clone());
         }
     }
     input.protected_inside = around

@@ -6,7 +6,7 @@
 //! The very same prompt gives the very same [`Bytes`], so a retry sends the same bytes for free.
 
 use super::error::{ModelError, ModelErrorKind};
-use crate::protocol::{CallId, Item, Prompt, PromptOptions, ToolSpec};
+use crate::protocol::{CallId, Item, Prompt, PromptOptions, Role, ToolSpec};
 use bytes::Bytes;
 use serde::Serialize;
 use std::ops::Range;
@@ -94,7 +94,7 @@ fn encode(prompt: &Prompt, encoder: &dyn Encoder, last: Option<Kept>, common: us
     let start = out.len();
     let mut ends: Vec<(usize, usize)> = Vec::new();
     let mut done = 0;
-    if let Some(kept) = last {
+    if let Some(kept) = last.filter(|kept| Arc::ptr_eq(&kept.instructions, &prompt.instructions)) {
         ends = kept.ends;
         // Strictly below: the item that begins the next group must be the same one too.
         ends.retain(|(items, _)| *items < common);
@@ -110,7 +110,8 @@ fn encode(prompt: &Prompt, encoder: &dyn Encoder, last: Option<Kept>, common: us
         let group = next_group(&prompt.items, done, encoder);
         let is_last = group.end == prompt.items.len();
         let before = out.len();
-        if before > start {
+        // The head may have written the first element already.
+        if out.last() != Some(&b'[') {
             out.push(b',');
         }
         let comma = out.len();
@@ -146,6 +147,15 @@ fn next_group(items: &[Arc<Item>], from: usize, encoder: &dyn Encoder) -> Range<
         end += 1;
     }
     from..end
+}
+
+/// Whether an item was said by the model, for wires that put each side's items into one message.
+pub(super) fn is_model_side(item: &Item) -> bool {
+    match item {
+        Item::Message { role, .. } => *role == Role::Assistant,
+        Item::Reasoning { .. } | Item::ToolCall(_) | Item::Unknown { .. } => true,
+        Item::ToolResult(_) => false,
+    }
 }
 
 /// No call without its result and no result without its call, in this order: a provider refuses

@@ -251,7 +251,6 @@ fn by_status(status: u16) -> Kind {
     match status {
         401 | 403 => Kind::Auth,
         402 => Kind::Quota,
-        407 => Kind::Proxy,
         408 | 409 | 425 => Kind::Server,
         413 => Kind::ContextExceeded,
         429 => Kind::RateLimited,
@@ -272,7 +271,6 @@ fn hint(kind: &Kind) -> &'static str {
             "set model.window to what the model takes, or give it less to read"
         }
         Kind::ContentFiltered => "the provider's filter decided; a different wording may pass",
-        Kind::Proxy => "check the proxy's address, user and password",
         _ => "",
     }
 }
@@ -321,7 +319,6 @@ mod tests {
             (503, "", Kind::Overloaded),
             (529, r#"{"type":"error","error":{"type":"overloaded_error"}}"#, Kind::Overloaded),
             (302, "", Kind::InvalidRequest),
-            (407, "", Kind::Proxy),
             (418, r#"{"detail":"teapot"}"#, Kind::InvalidRequest),
             (599, "", Kind::Server),
         ];

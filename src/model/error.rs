@@ -106,6 +106,7 @@ impl ModelErrorKind {
             | Self::Overloaded
             | Self::Server
             | Self::Connect
+            | Self::Proxy
             | Self::Timeout(_)
             | Self::Cut
             | Self::Protocol
@@ -113,7 +114,6 @@ impl ModelErrorKind {
             Self::Auth
             | Self::Quota
             | Self::Tls
-            | Self::Proxy
             | Self::InvalidRequest
             | Self::ContextExceeded
             | Self::Refused

@@ -9,11 +9,15 @@
 //!
 //! This room reads no environment variable: proxies, certificate files and keys are handed in.
 
+mod anthropic;
 mod body;
+mod chat;
 mod classify;
+mod decode;
 mod endpoint;
 mod error;
 mod http;
+mod json;
 mod keys;
 mod open;
 mod openai;
@@ -25,6 +29,7 @@ pub mod sse;
 mod stream;
 mod strict;
 
+pub use decode::decode;
 pub use endpoint::{Endpoint, ProxySetting, ProxySettings, Timeouts};
 pub use error::{Failure, ModelError, ModelErrorKind, TimeoutKind};
 pub use keys::default_key_variable;

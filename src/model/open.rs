@@ -1,13 +1,17 @@
 //! From `PROVIDER/NAME` to a model. The one place that knows which providers exist.
 
 use super::endpoint::{Base, Endpoint};
-use super::{Model, http, openai, scripted};
+use super::{Model, anthropic, chat, http, openai, scripted};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The providers by name, with what they are.
-pub const PROVIDERS: [(&str, &str); 2] =
-    [("openai", "the Responses API"), ("scripted", "a YAML file of what the model says")];
+pub const PROVIDERS: [(&str, &str); 4] = [
+    ("openai", "the Responses API"),
+    ("chat", "Chat Completions, for every compatible server"),
+    ("anthropic", "the Messages API"),
+    ("scripted", "a YAML file of what the model says"),
+];
 
 /// Everything a model is opened with, besides its name.
 #[derive(Debug, Clone, Default)]
@@ -61,16 +65,31 @@ pub fn open(reference: &str, config: ModelConfig) -> Result<Arc<dyn Model>, Open
         .filter(|(provider, name)| !provider.is_empty() && !name.trim().is_empty())
         .ok_or_else(|| OpenError::Reference { reference: reference.to_owned() })?;
     match provider {
-        "openai" => open_openai(name, config),
+        "openai" => open_openai(name, &config),
+        "chat" => open_chat(name, &config),
+        "anthropic" => open_anthropic(name, &config),
         "scripted" => Ok(Arc::new(scripted::open(name, config.endpoint.timeouts)?)),
         _ => Err(OpenError::UnknownProvider { provider: provider.to_owned() }),
     }
 }
 
-fn open_openai(name: &str, config: ModelConfig) -> Result<Arc<dyn Model>, OpenError> {
+fn open_openai(name: &str, config: &ModelConfig) -> Result<Arc<dyn Model>, OpenError> {
     let base = base(&config.endpoint, openai::DEFAULT_BASE)?;
     let http = http::Client::new(base, &config.endpoint, http::KeyHeader::Bearer)?;
     Ok(Arc::new(openai::OpenAi::new(name, http, config.freeform)))
+}
+
+fn open_chat(name: &str, config: &ModelConfig) -> Result<Arc<dyn Model>, OpenError> {
+    let base = base(&config.endpoint, chat::DEFAULT_BASE)?;
+    let official = base.host() == "api.openai.com";
+    let http = http::Client::new(base, &config.endpoint, http::KeyHeader::Bearer)?;
+    Ok(Arc::new(chat::Chat::new(name, http, official)))
+}
+
+fn open_anthropic(name: &str, config: &ModelConfig) -> Result<Arc<dyn Model>, OpenError> {
+    let base = base(&config.endpoint, anthropic::DEFAULT_BASE)?;
+    let http = http::Client::new(base, &config.endpoint, http::KeyHeader::Named("x-api-key"))?;
+    Ok(Arc::new(anthropic::Anthropic::new(name, http)))
 }
 
 /// The endpoint's base; the provider's own one is of no use without a key.
@@ -96,7 +115,8 @@ mod tests {
     fn an_unknown_provider_names_those_that_exist() {
         assert_eq!(
             error("opnai/x"),
-            "there is no provider \"opnai\"; those that exist are openai/NAME, scripted/NAME"
+            "there is no provider \"opnai\"; those that exist are openai/NAME, \
+             chat/NAME, anthropic/NAME, scripted/NAME"
         );
         for reference in ["", "gpt-5", "openai/", "/x", "openai/ "] {
             assert!(error(reference).contains("write PROVIDER/NAME"), "{reference}");

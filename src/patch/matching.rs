@@ -6,10 +6,12 @@
 //! the winning rung come back, because more than one is a question that somebody must answer.
 //!
 //! The search is linear (Knuth, Morris and Pratt) whatever the lines are: a file of a million equal
-//! lines costs no more than any other.
+//! lines costs no more than any other. For patches with many chunks an index leads straight to the
+//! places where a chunk's rarest line stands.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
 
 /// How closely a place fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,15 +51,37 @@ impl Rung {
 pub(super) struct Haystack<'a> {
     lines: Vec<&'a [u8]>,
     views: [OnceCell<Vec<Cow<'a, [u8]>>>; 4],
+    /// Where lines with a given hash stand, per rung.
+    indices: [OnceCell<HashMap<u64, Vec<usize>>>; 4],
+    searches: Cell<usize>,
+    work: Cell<u64>,
 }
+
+/// After so many searches in one file an index pays.
+const SEARCHES_BEFORE_INDEX: usize = 3;
 
 impl<'a> Haystack<'a> {
     pub(super) fn new(lines: Vec<&'a [u8]>) -> Self {
-        Self { lines, views: Default::default() }
+        Self {
+            lines,
+            views: Default::default(),
+            indices: Default::default(),
+            searches: Cell::new(0),
+            work: Cell::new(0),
+        }
     }
 
     pub(super) fn lines(&self) -> &[&'a [u8]] {
         &self.lines
+    }
+
+    /// How many lines have been compared so far.
+    pub(super) fn work(&self) -> u64 {
+        self.work.get()
+    }
+
+    fn worked(&self, lines: usize) {
+        self.work.set(self.work.get().saturating_add(lines as u64));
     }
 
     fn view(&self, rung: Rung) -> &[Cow<'a, [u8]>] {
@@ -73,11 +97,43 @@ impl<'a> Haystack<'a> {
         if pattern.is_empty() || pattern.len() > self.lines.len() {
             return Vec::new();
         }
-        if rung == Rung::Exact {
-            return occurrences(pattern, &self.lines, |a, b| a == b);
-        }
         let pattern: Vec<Cow<'_, [u8]>> = pattern.iter().map(|line| rung.view(line)).collect();
-        occurrences(&pattern, self.view(rung), |a, b| a == b)
+        let text = self.view(rung);
+        self.searches.set(self.searches.get() + 1);
+        if self.searches.get() > SEARCHES_BEFORE_INDEX
+            && let Some(found) = self.find_by_index(&pattern, text, rung)
+        {
+            return found;
+        }
+        self.worked(text.len() + pattern.len());
+        occurrences(&pattern, text, |a, b| a == b)
+    }
+
+    /// The same by way of the pattern's rarest line; `None` if no line is rare enough.
+    fn find_by_index(
+        &self,
+        pattern: &[Cow<'_, [u8]>],
+        text: &[Cow<'_, [u8]>],
+        rung: Rung,
+    ) -> Option<Vec<usize>> {
+        let index = self.indices.get(rung as usize)?.get_or_init(|| {
+            let mut index: HashMap<u64, Vec<usize>> = HashMap::new();
+            for (at, line) in text.iter().enumerate() {
+                index.entry(hash(line)).or_default().push(at);
+            }
+            index
+        });
+        let places = pattern
+            .iter()
+            .enumerate()
+            .map(|(offset, line)| (offset, index.get(&hash(line)).map_or(&[][..], Vec::as_slice)));
+        let (offset, places) = places.min_by_key(|(_, places)| places.len())?;
+        if places.len().saturating_mul(pattern.len()) > text.len() + pattern.len() {
+            return None;
+        }
+        self.worked(places.len() * pattern.len() + pattern.len());
+        let fits = |start: &usize| text.get(*start..start + pattern.len()) == Some(pattern);
+        Some(places.iter().filter_map(|at| at.checked_sub(offset)).filter(fits).collect())
     }
 
     /// The lines that `anchor` names: the rungs for whole lines, then lines that begin with it,
@@ -91,6 +147,7 @@ impl<'a> Haystack<'a> {
             }
         }
         let wanted = fold(anchor.as_bytes());
+        self.worked(self.lines.len() * 4);
         let folded = self.view(Rung::LookAlike);
         let part = |fits: &dyn Fn(&[u8]) -> bool| -> Vec<usize> {
             let lines = folded.iter().enumerate();
@@ -133,6 +190,13 @@ pub(super) fn occurrences<P: PartialEq, T>(
         }
     }
     found
+}
+
+/// FNV-1a. Equal hashes only propose a place; the lines themselves are compared.
+fn hash(line: &[u8]) -> u64 {
+    line.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// For each prefix of the pattern, the length of its longest border.
@@ -203,6 +267,27 @@ mod tests {
                 .map(|(index, _)| index)
                 .collect();
             prop_assert_eq!(occurrences(&pattern, &text, |a, b| a == b), slow);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_the_search_finds(
+            text in proptest::collection::vec("[ab]{0,1} ?", 0..40),
+            pattern in proptest::collection::vec("[ab]{0,1} ?", 1..4),
+        ) {
+            let bytes = |lines: &'_ [String]| -> Vec<Vec<u8>> {
+                lines.iter().map(|line| line.as_bytes().to_vec()).collect()
+            };
+            let (text, pattern) = (bytes(&text), bytes(&pattern));
+            let hay = Haystack::new(text.iter().map(Vec::as_slice).collect());
+            let pattern: Vec<&[u8]> = pattern.iter().map(Vec::as_slice).collect();
+            for rung in Rung::ALL {
+                let views: Vec<_> = pattern.iter().map(|line| rung.view(line)).collect();
+                if let Some(found) = hay.find_by_index(&views, hay.view(rung), rung) {
+                    prop_assert_eq!(found, occurrences(&views, hay.view(rung), |a, b| a == b));
+                }
+            }
         }
     }
 

@@ -12,6 +12,10 @@ use super::{Chunk, ChunkLine, LineKind};
 
 /// How many places all chunks of one file may have together. Beyond it nothing could decide anyway.
 const MAX_PLACES: usize = 2_000_000;
+/// How many lines may be compared for one file: seconds of work, far beyond any honest patch.
+const MAX_WORK: u64 = 2_000_000_000;
+/// How far elimination may go for chunks that are out of order, in chunks times places.
+const MAX_ELIMINATION: usize = 50_000_000;
 
 /// A run of chunk lines at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,12 @@ pub(super) fn place(chunks: &[Chunk], hay: &Haystack<'_>) -> Result<Vec<Spot>, P
     let mut budget = MAX_PLACES;
     for chunk in chunks {
         let spots = candidates(chunk, hay)?;
+        if hay.work() > MAX_WORK {
+            let message =
+                "this chunk and those before it take too long to find in so large a file.";
+            return Err(PatchError::new(PatchErrorKind::TooLarge, chunk.line, message)
+                .hint("split the patch into several"));
+        }
         if chunks.len() > 1 && spots.len() > budget {
             return Err(ambiguous(chunk, &spots));
         }
@@ -248,6 +258,13 @@ fn in_order(all: &[Vec<Spot>]) -> Order {
 
 /// The chunks are not in the file's order: allowed while each has a single place that is left.
 fn any_order(chunks: &[Chunk], mut all: Vec<Vec<Spot>>) -> Result<Vec<Spot>, PatchError> {
+    let places: usize = all.iter().map(Vec::len).sum();
+    let crowded = |spots: &Vec<Spot>| spots.len() > 1;
+    if let Some(open) = all.iter().position(crowded)
+        && places.saturating_mul(chunks.len()) > MAX_ELIMINATION
+    {
+        return Err(open_question(open, chunks, &all));
+    }
     let mut taken: Vec<(usize, usize)> = Vec::new();
     let mut settled = vec![false; all.len()];
     while let Some(index) = (0..all.len()).find(|i| {
@@ -258,8 +275,8 @@ fn any_order(chunks: &[Chunk], mut all: Vec<Vec<Spot>>) -> Result<Vec<Spot>, Pat
         if let Some(flag) = settled.get_mut(index) {
             *flag = true;
         }
-        if taken.iter().any(|core| overlap(*core, spot.core)) {
-            return Err(overlapping(chunks.get(index), spot));
+        if let Some(core) = taken.iter().find(|core| overlap(**core, spot.core)) {
+            return Err(overlapping(chunks.get(index), core.0.max(spot.core.0)));
         }
         taken.push(spot.core);
         for (spots, settled) in all.iter_mut().zip(&settled) {
@@ -268,7 +285,7 @@ fn any_order(chunks: &[Chunk], mut all: Vec<Vec<Spot>>) -> Result<Vec<Spot>, Pat
             }
         }
         if let Some(empty) = all.iter().position(Vec::is_empty) {
-            return Err(overlapping(chunks.get(empty), spot));
+            return Err(overlapping(chunks.get(empty), spot.core.0));
         }
     }
     if let Some(open) = all.iter().position(|spots| spots.len() != 1) {
@@ -308,9 +325,9 @@ fn ambiguous(chunk: &Chunk, spots: &[Spot]) -> PatchError {
     )
 }
 
-fn overlapping(chunk: Option<&Chunk>, spot: Spot) -> PatchError {
+fn overlapping(chunk: Option<&Chunk>, line: usize) -> PatchError {
     let message =
-        format!("two chunks change the same lines of the file, around line {}.", spot.core.0 + 1);
+        format!("two chunks change the same lines of the file, around line {}.", line + 1);
     PatchError::new(PatchErrorKind::Overlap, chunk.map_or(0, |chunk| chunk.line), message)
         .hint("join them into one chunk; all chunks are compared with the file as it is now")
 }

@@ -450,25 +450,28 @@ fn shown_target(target: &[u8]) -> String {
 
 /// Add and Move never replace.
 fn occupied(line: usize, name: &str, state: &FileState, verb: &str) -> PatchError {
-    let (kind, what, hint) = match state {
+    let (kind, what) = match state {
         FileState::Regular { bytes, .. } => (
             PatchErrorKind::Exists,
             format!("a file of {} is there already", counted(bytes.len(), "byte")),
-            "use `*** Update File:` to change it, or delete it first to write it anew",
         ),
         FileState::Symlink { target } => (
             PatchErrorKind::Exists,
             format!("a symbolic link to {} is there already", shown_target(target)),
-            "delete the link first if it should go",
         ),
-        FileState::Directory => {
-            (PatchErrorKind::NotAFile, "a folder is there".to_owned(), "choose another name")
-        }
-        FileState::Other => {
-            (PatchErrorKind::NotAFile, "a special file is there".to_owned(), "choose another name")
-        }
+        FileState::Directory => (PatchErrorKind::NotAFile, "a folder is there".to_owned()),
+        FileState::Other => (PatchErrorKind::NotAFile, "a special file is there".to_owned()),
     };
-    let message = format!("can't {verb} it: {what}.");
+    let hint = match (state, verb) {
+        (FileState::Regular { .. }, "add") => {
+            "use `*** Update File:` to change it, or delete it first to write it anew"
+        }
+        (FileState::Regular { .. } | FileState::Symlink { .. }, _) => {
+            "choose another name, or delete what is there first"
+        }
+        _ => "choose another name",
+    };
+    let message = format!("can't {verb} a file here: {what}.");
     PatchError::new(kind, line, message).at(name).hint(format!("{hint}; nothing was changed"))
 }
 

@@ -4,8 +4,7 @@
 //! patch wrote a hyphen and the file has a dash, the dash stays. New lines take the line ending of
 //! what they replace or of their neighbour, so that a CRLF file stays a CRLF file.
 
-use super::error::PatchError;
-use super::error::PatchErrorKind;
+use super::error::{PatchError, PatchErrorKind};
 use super::lines::{Ending, Text, wide_encoding};
 use super::matching::Haystack;
 use super::place::{Spot, kept, place};
@@ -18,6 +17,9 @@ pub(super) struct Rewritten {
     pub(super) removed: usize,
     pub(super) notes: Vec<String>,
 }
+
+/// How many notes one file gets: the first ones tell what there is to tell.
+const MAX_NOTES: usize = 4;
 
 /// Applies all chunks to `bytes`. Fails as a whole if one of them has no certain place.
 pub(super) fn rewrite(bytes: &[u8], chunks: &[Chunk]) -> Result<Rewritten, PatchError> {
@@ -35,9 +37,9 @@ pub(super) fn rewrite(bytes: &[u8], chunks: &[Chunk]) -> Result<Rewritten, Patch
     let hay = Haystack::new(text.bodies());
     let spots = place(&chunks, &hay)?;
     let mut edits = Vec::new();
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
     for (chunk, spot) in chunks.iter().zip(&spots) {
-        if let Some(overlooked) = spot.rung.overlooked() {
+        if let Some(overlooked) = spot.rung.overlooked().filter(|_| notes.len() < MAX_NOTES) {
             notes.push(format!("line {}: {overlooked} overlooked", spot.start + 1));
         }
         collect_edits(chunk, *spot, &mut edits);

@@ -42,7 +42,7 @@ pub fn write_outputs(path: &Path, outputs: &[(&str, &str)]) -> Result<(), Github
     write_outputs_with(path, outputs, random_delimiter)
 }
 
-fn write_outputs_with(
+pub(super) fn write_outputs_with(
     path: &Path,
     outputs: &[(&str, &str)],
     mut delimiter: impl FnMut() -> String,
@@ -129,7 +129,7 @@ fn ends_with_newline(file: &mut File, length: u64) -> io::Result<bool> {
 
 /// 128 bits that nobody can foresee: the keys of the standard library's hash maps come from the
 /// operating system, and a digest hides them.
-fn random_delimiter() -> String {
+pub(super) fn random_delimiter() -> String {
     let mut digest = Sha256::new();
     for _ in 0..4 {
         digest.update(RandomState::new().hash_one(clock::stamp()).to_le_bytes());

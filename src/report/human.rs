@@ -6,7 +6,7 @@ use super::events::patch_changes;
 use super::text::one_line;
 use crate::clock;
 use crate::protocol::{
-    Decision, Event, EventMsg, Item, PlanStatus, ResultKind, Role, ToolCall, ToolPayload,
+    CallId, Decision, Event, EventMsg, Item, PlanStatus, ResultKind, Role, ToolCall, ToolPayload,
     ToolResult, TurnEnd, Verdict,
 };
 use crate::rollout::Masker;
@@ -102,6 +102,19 @@ impl Show<'_> {
     /// A call in a few words, for a spinner or a heartbeat.
     pub(super) fn short_call(self, call: &ToolCall) -> String {
         format!("{} {}", self.text(&call.name, 40), self.text(&brief(call), 60))
+    }
+
+    pub(super) fn process_ended(
+        self,
+        call_id: &CallId,
+        exit_code: Option<i32>,
+        ended_by: Option<&str>,
+        duration: Duration,
+    ) -> String {
+        let id = self.text(call_id.as_str(), 64);
+        let exit = exit_code.map_or(String::new(), |code| format!(", exit {code}"));
+        let by = ended_by.map_or(String::new(), |by| format!(" ({})", self.text(by, 64)));
+        format!("  process of {id} ended{exit}, {}{by}", clock::human(duration))
     }
 
     fn message(self, item: &Item) -> Option<String> {

@@ -30,7 +30,7 @@ mod write;
 mod tests;
 
 pub use output::{Finished, Output, StreamEnd};
-pub use reporter::{Finish, Mode, Reporter, ReporterOptions};
+pub use reporter::{Finish, HEARTBEAT, Mode, Reporter, ReporterOptions};
 pub use result::{
     ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Ending, Prices, ResultRecord,
     ToolCalls, UsageCounts,

@@ -8,7 +8,7 @@
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -17,11 +17,17 @@ use tokio_util::sync::CancellationToken;
 /// Lines on their way to a thread.
 const QUEUE: usize = 32;
 
+/// How long one stream may wait for the other, so that on a terminal, or in a log that has both, lines
+/// stand in the order they were said.
+const SETTLE: Duration = Duration::from_millis(500);
+
 /// Lines that are waiting are written together, up to this many bytes.
 const BATCH: usize = 64 << 10;
 
 enum Message {
     Bytes(Vec<u8>),
+    /// Answered once everything before it is written.
+    Settle(oneshot::Sender<()>),
     Close(oneshot::Sender<()>),
 }
 
@@ -31,6 +37,8 @@ pub struct Output {
     stdout: Stream,
     stderr: Stream,
     hurry: CancellationToken,
+    /// stderr has been told that stdout failed.
+    told: Arc<AtomicBool>,
 }
 
 /// How a stream ended.
@@ -59,9 +67,12 @@ impl Output {
 
     /// Any two streams.
     pub fn new(stdout: impl Write + Send + 'static, stderr: impl Write + Send + 'static) -> Self {
-        let stderr = Stream::start("stderr", stderr, None);
-        let stdout = Stream::start("stdout", stdout, Some(stderr.clone()));
-        Self { stdout, stderr, hurry: CancellationToken::new() }
+        Self {
+            stdout: Stream::start("stdout", stdout),
+            stderr: Stream::start("stderr", stderr),
+            hurry: CancellationToken::new(),
+            told: Arc::new(AtomicBool::new(false)),
+        }
     }
 
     /// One line on stdout; waits for a place in the queue.
@@ -71,12 +82,23 @@ impl Output {
 
     /// One line on stderr; waits for a place in the queue.
     pub async fn stderr(&self, line: impl Into<String>) {
-        self.stderr.send(terminated(line.into()), &self.hurry).await;
+        self.stderr_bytes(terminated(line.into())).await;
     }
 
     /// Bytes for the terminal on stderr.
     pub(super) async fn stderr_bytes(&self, bytes: Vec<u8>) {
+        self.tell_stdout_failure().await;
         self.stderr.send(bytes, &self.hurry).await;
+    }
+
+    /// Once, with whatever is said next on stderr.
+    async fn tell_stdout_failure(&self) {
+        if let Some(error) = self.stdout_failure()
+            && !self.told.swap(true, Ordering::Relaxed)
+        {
+            let note = format!("turnkey: stdout can no longer be written ({error}); going on\n");
+            self.stderr.send(note.into_bytes(), &self.hurry).await;
+        }
     }
 
     /// Bytes for the terminal on stderr, given up if there is no place: a frame of a spinner.
@@ -101,10 +123,21 @@ impl Output {
         self.hurry.cancel();
     }
 
+    /// Waits until everything said so far is written, for a moment at most.
+    pub async fn settle(&self) {
+        let both = async { tokio::join!(self.stdout.settle(), self.stderr.settle()) };
+        let _ = tokio::time::timeout(SETTLE, both).await;
+    }
+
     /// Waits until everything is written, but not longer than `deadline`.
     pub async fn finish(&self, deadline: Duration) -> Finished {
-        let both = async { tokio::join!(self.stdout.close(), self.stderr.close()) };
-        let _ = tokio::time::timeout(deadline, both).await;
+        // A stalled stdout must not cost stderr its last lines, so it gets half of the time.
+        let _ = tokio::time::timeout(deadline / 2, self.stdout.close()).await;
+        let rest = async {
+            self.tell_stdout_failure().await;
+            self.stderr.close().await;
+        };
+        let _ = tokio::time::timeout(deadline / 2, rest).await;
         self.hurry.cancel();
         Finished { stdout: self.stdout.end(), stderr: self.stderr.end() }
     }
@@ -124,8 +157,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// `other` is told once when this one fails.
-    fn start(name: &'static str, target: impl Write + Send + 'static, other: Option<Self>) -> Self {
+    fn start(name: &'static str, target: impl Write + Send + 'static) -> Self {
         let (queue, receiver) = mpsc::channel(QUEUE);
         let stream = Self {
             queue,
@@ -136,12 +168,7 @@ impl Stream {
         let dead = Arc::clone(&stream.dead);
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             run(target, receiver, |error| {
-                let note =
-                    format!("turnkey: {name} can no longer be written ({error}); going on\n");
                 let _ = dead.set(error.to_string());
-                if let Some(other) = &other {
-                    let _ = other.queue.try_send(Message::Bytes(note.into_bytes()));
-                }
             });
         });
         if let Err(error) = spawned {
@@ -171,6 +198,13 @@ impl Stream {
         }
     }
 
+    async fn settle(&self) {
+        let (answer, done) = oneshot::channel();
+        if self.queue.send(Message::Settle(answer)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+
     async fn close(&self) {
         let (answer, done) = oneshot::channel();
         if self.queue.send(Message::Close(answer)).await.is_ok() && done.await.is_ok() {
@@ -189,23 +223,22 @@ impl Stream {
 }
 
 /// The life of a thread. A stream that failed still empties its queue, so that nobody waits for it.
-fn run(
-    mut target: impl Write,
-    mut queue: mpsc::Receiver<Message>,
-    mut failed: impl FnMut(&io::Error),
-) {
+fn run(mut target: impl Write, mut queue: mpsc::Receiver<Message>, failed: impl Fn(&io::Error)) {
     let mut alive = true;
     let mut waiting = Vec::new();
+    let mut answers = Vec::new();
     let mut next = queue.blocking_recv();
-    while let Some(message) = next.take() {
-        let close = match message {
-            Message::Bytes(bytes) => {
-                waiting.extend_from_slice(&bytes);
-                None
+    while let Some(message) = next {
+        let mut close = false;
+        match message {
+            Message::Bytes(bytes) => waiting.extend_from_slice(&bytes),
+            Message::Settle(answer) => answers.push(answer),
+            Message::Close(answer) => {
+                answers.push(answer);
+                close = true;
             }
-            Message::Close(answer) => Some(answer),
-        };
-        if close.is_none()
+        }
+        if !close
             && waiting.len() < BATCH
             && let Ok(more) = queue.try_recv()
         {
@@ -220,8 +253,10 @@ fn run(
             failed(&error);
         }
         waiting.clear();
-        if let Some(answer) = close {
+        for answer in answers.drain(..) {
             let _ = answer.send(());
+        }
+        if close {
             return;
         }
         next = queue.blocking_recv();
@@ -235,7 +270,7 @@ fn write_whole(target: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 
 /// A descriptor of this process, written without the buffers and locks of the standard library, so
 /// that a thread that hangs in a write holds nothing that the end of the process waits for.
-struct Descriptor<F>(F);
+pub(super) struct Descriptor<F>(pub(super) F);
 
 impl<F: AsFd> Write for Descriptor<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

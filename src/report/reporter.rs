@@ -4,9 +4,9 @@ use super::events::{EventStream, RunFinished};
 use super::human::{self, Show, Style};
 use super::output::Output;
 use super::spinner::Spinner;
-use super::text::{json_without_commands, many_lines, one_line, without_commands};
+use super::text::{json_line, many_lines, one_line, without_commands};
 use crate::clock;
-use crate::protocol::{Event, EventMsg, Outcome, State, Usage};
+use crate::protocol::{CallId, Event, EventMsg, Outcome, State, Usage};
 use crate::rollout::Masker;
 use serde_json::Value;
 use std::path::Path;
@@ -124,6 +124,25 @@ impl Reporter {
         self.say(line).await;
     }
 
+    /// A process that outlived its call has ended.
+    pub async fn process_ended(
+        &mut self,
+        call_id: &CallId,
+        exit_code: Option<i32>,
+        ended_by: Option<&str>,
+        duration: Duration,
+    ) {
+        if self.options.mode == Mode::Json {
+            let (ts, ms) = (clock::stamp(), clock::millis(duration));
+            let line = self.stream.process_ended(&ts, call_id, exit_code, ended_by, ms);
+            self.json(line).await;
+        }
+        if let Mode::Human { .. } = self.options.mode {
+            let line = self.show().process_ended(call_id, exit_code, ended_by, duration);
+            self.say(line).await;
+        }
+    }
+
     /// Call this every second or so: moves the spinner, and breaks a silence of [`HEARTBEAT`].
     pub async fn heartbeat(&mut self) {
         self.heartbeat_at(clock::now()).await;
@@ -147,6 +166,7 @@ impl Reporter {
     pub async fn finish(&mut self, end: &Finish<'_>) {
         if let Some(spinner) = self.spinner.take() {
             spinner.clear(&self.output).await;
+            self.output.settle().await;
         }
         let artifacts = end.artifacts.map(|path| path.display().to_string());
         if self.options.mode == Mode::Json {
@@ -169,6 +189,7 @@ impl Reporter {
         } else if let Some(message) = end.final_message {
             let message = self.final_message(message);
             self.output.stdout(message).await;
+            self.output.settle().await;
         }
         let success = end.outcome.state == State::Completed;
         if self.options.mode == Mode::Quiet && success {
@@ -218,7 +239,7 @@ impl Reporter {
 
     async fn json(&mut self, mut line: Value) {
         self.options.masker.mask_value(&mut line);
-        self.output.stdout(json_without_commands(line.to_string())).await;
+        self.output.stdout(json_line(line.to_string())).await;
     }
 
     async fn say(&mut self, line: String) {

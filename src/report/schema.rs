@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// Every terminal state.
-const STATES: [State; 15] = [
+pub(super) const STATES: [State; 15] = [
     State::Interrupted(Signal::Hup),
     State::Interrupted(Signal::Int),
     State::Interrupted(Signal::Term),

@@ -183,9 +183,21 @@ impl Page<'_> {
         add!(out, "{fence}text\n{}\n{fence}\n", text.trim_end_matches('\n'));
     }
 
+    /// One line inside a tag: neither markup nor Markdown.
     fn html(&self, text: &str) -> String {
         let line = one_line(&self.masker.mask(text), MAX_CELL);
-        line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+        let mut html = String::with_capacity(line.len());
+        for character in line.chars() {
+            if character.is_ascii_punctuation() && !matches!(character, '-' | '.' | ',' | '/') {
+                let _ = write!(html, "&#{};", u32::from(character));
+                if character == '@' {
+                    html.push_str("<!-- -->");
+                }
+            } else {
+                html.push(character);
+            }
+        }
+        html
     }
 }
 
@@ -205,8 +217,8 @@ fn escape(line: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
-            // No mention of a person, no mail address.
-            '@' => escaped.push_str("&#64;"),
+            // No mention of a person, no link to a mail address; an entity would not prevent that.
+            '@' => escaped.push_str("@<!-- -->"),
             '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '(' | ')' | '#' | '+' | '!' | '|'
             | '~' | '$' | '^' => {
                 escaped.push('\\');
@@ -240,7 +252,7 @@ mod tests {
             ("- item", "\\- item"),
             ("1. item", "1\\. item"),
             ("v1.2", "v1.2"),
-            ("see https://a.b and www.c.d @me", "see https:\\//a.b and www\\.c.d &#64;me"),
+            ("see https://a.b and www.c.d @me", "see https:\\//a.b and www\\.c.d @<!-- -->me"),
         ];
         for (text, want) in cases {
             assert_eq!(escape(text), want, "{text}");

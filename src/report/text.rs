@@ -60,9 +60,30 @@ pub fn without_commands(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// The same for a line of JSON, with an escape that means the same character.
-pub fn json_without_commands(json: String) -> String {
-    if json.contains("##") { replace_brackets(&json, "\\u005b").unwrap_or(json) } else { json }
+/// A line of JSON for a stream that others look at too: no command for a host, no character that
+/// hides. Only escapes change, so it means the same.
+pub fn json_line(json: String) -> String {
+    let json = match json.contains("##").then(|| replace_brackets(&json, "\\u005b")) {
+        Some(Some(safe)) => safe,
+        _ => json,
+    };
+    // JSON itself leaves only these as they are, besides everything that can be seen.
+    if !json.contains(is_hidden) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    let mut units = [0; 2];
+    for character in json.chars() {
+        if is_hidden(character) {
+            for unit in character.encode_utf16(&mut units) {
+                // Writing into a String cannot fail.
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
 }
 
 fn without_brackets(text: &str) -> Cow<'_, str> {
@@ -155,8 +176,8 @@ mod tests {
             "\\::error::x\n\\::add-path::/p\n##\\[group]y\n \u{a0}\\::set-env::z\nfine :: a\rb\r\\::x"
         );
         assert_eq!(one_line("a ##vso[task.x]b ###[c]", 99), "a ##vso\\[task.x]b ###\\[c]");
-        let json = json_without_commands("{\"a\":\"##[error]x # [y\"}".to_owned());
-        assert_eq!(json, "{\"a\":\"##\\u005berror]x # [y\"}");
+        let json = json_line("{\"a\":\"##[error]x # [y\u{202e}\u{7f}\u{e0041}\"}".to_owned());
+        assert_eq!(json, r###"{"a":"##\u005berror]x # [y\u202e\u007f\udb40\udc41"}"###);
         assert!(matches!(without_commands("plain"), Cow::Borrowed(_)));
     }
 

@@ -4,11 +4,15 @@
 use super::error::RolloutError;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
+
+const LOCK_ATTEMPTS: u32 = 8;
+const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
 /// The four things the writer does to the world.
 pub(super) trait Sink: Send {
@@ -24,6 +28,14 @@ pub(super) trait Sink: Send {
 
 /// The real file. Holding it open holds its lock.
 pub(super) struct FileSink(File);
+
+impl Drop for FileSink {
+    fn drop(&mut self) {
+        // Closing would do, but for a child of this process that is just between fork and exec: it
+        // has the same open file, and with it the lock.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl Sink for FileSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -46,8 +58,15 @@ impl Sink for FileSink {
 impl FileSink {
     /// Makes the file; one that is already there, a link included, is refused.
     pub(super) fn create(path: &Path) -> Result<Self, RolloutError> {
-        let directory = open_directory(path)?;
-        let name = file_name(path)?;
+        Self::create_in(open_directory(path)?, file_name(path)?, path)
+    }
+
+    /// The same in a folder that is already open; `path` is for messages.
+    pub(super) fn create_in(
+        directory: impl AsFd,
+        name: &OsStr,
+        path: &Path,
+    ) -> Result<Self, RolloutError> {
         let flags = OFlags::RDWR
             | OFlags::APPEND
             | OFlags::CREATE
@@ -104,16 +123,24 @@ fn open_directory(path: &Path) -> Result<OwnedFd, RolloutError> {
         .map_err(|errno| RolloutError::io(path, "open the folder of", &errno.into()))
 }
 
-fn file_name(path: &Path) -> Result<&std::ffi::OsStr, RolloutError> {
+fn file_name(path: &Path) -> Result<&OsStr, RolloutError> {
     path.file_name()
         .ok_or_else(|| RolloutError::NotAFile { path: path.to_owned(), found: "a directory" })
 }
 
+/// A lock that is held for a moment only (see [`FileSink::drop`]) is waited for, a runner is not.
 fn lock(file: &File, path: &Path) -> Result<(), RolloutError> {
-    match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(RolloutError::Locked { path: path.to_owned() }),
-        Err(errno) => Err(RolloutError::io(path, "lock", &errno.into())),
+    let mut attempts = LOCK_ATTEMPTS;
+    loop {
+        match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if attempts > 0 => {
+                attempts -= 1;
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(Errno::WOULDBLOCK) => return Err(RolloutError::Locked { path: path.to_owned() }),
+            Err(errno) => return Err(RolloutError::io(path, "lock", &errno.into())),
+        }
     }
 }
 

@@ -144,11 +144,6 @@ impl<S: Sink> Journal<S> {
         self.failed.as_ref()
     }
 
-    #[cfg(test)]
-    pub(super) fn into_sink(self) -> S {
-        self.sink
-    }
-
     /// One line, one write; what a short write left is written next.
     fn write_out(&mut self) -> Result<(), RolloutError> {
         let mut attempt = 0;

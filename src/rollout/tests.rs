@@ -1,18 +1,14 @@
 //! The writer, the reader and the file between them.
 
-use super::file::Sink;
-use super::journal::{Journal, Position};
+mod faults;
+mod files;
+mod kill;
+mod records;
+
 use super::*;
-use crate::protocol::{
-    CallId, Effect, Item, ResultKind, Role, SubmissionId, ToolCall, ToolPayload, ToolResult, TurnId,
-};
-use proptest::prelude::*;
-use std::io;
+use crate::protocol::{Item, Role, SubmissionId};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-const TS: &str = "2026-11-29T22:48:21.035Z";
 
 fn run_started() -> Record {
     Record::RunStarted(Box::new(RunStartedRecord {
@@ -77,20 +73,4 @@ fn example() -> Vec<Record> {
 
 fn records(rollout: &Rollout) -> Vec<Record> {
     rollout.entries.iter().map(|entry| entry.record.clone()).collect()
-}
-
-#[test]
-fn what_is_written_is_read_back_and_verifies() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rollout.jsonl");
-    let confirmed = write_all(&path, example());
-    assert_eq!(confirmed.records, 4);
-    assert_eq!(confirmed.bytes, std::fs::metadata(&path).unwrap().len());
-    let rollout = read(&path).unwrap();
-    assert_eq!(records(&rollout), example());
-    assert_eq!(rollout.entries.iter().map(|e| e.seq).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert!(rollout.report.incomplete_turns.is_empty());
-    let report = verify(&path).unwrap();
-    assert!(report.ok, "{report:?}");
-    assert_eq!(report.notes, ["The last run has no end."]);
 }

@@ -1,4 +1,7 @@
 //! `rollout verify`: is this file what its writer wrote, as far as the chain can tell?
+//!
+//! Each line vouches for the one before it, so nothing vouches for the last: a change there that
+//! leaves it readable is only seen by the digest of the whole file in `result.json`.
 
 use super::error::RolloutError;
 use super::read::{ReadReport, Reader};

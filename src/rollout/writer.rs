@@ -10,6 +10,8 @@ use super::mask::Masker;
 use super::read;
 use super::record::Record;
 use crate::clock;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot};
@@ -44,6 +46,21 @@ impl RolloutWriter {
     /// Starts a new rollout. Refuses a file that is already there.
     pub fn create(path: &Path, masker: Arc<Masker>) -> Result<Self, RolloutError> {
         let sink = FileSink::create(path)?;
+        Self::start(Journal::new(sink, path.to_owned(), masker, Position::start()), path)
+    }
+
+    /// The same in a run folder that is already open, so that no name on the way to it is looked up
+    /// again. `path` is where that is, for messages.
+    pub fn create_in(
+        folder: impl AsFd,
+        name: &str,
+        path: &Path,
+        masker: Arc<Masker>,
+    ) -> Result<Self, RolloutError> {
+        if name.is_empty() || name.contains('/') {
+            return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a path" });
+        }
+        let sink = FileSink::create_in(folder, OsStr::new(name), path)?;
         Self::start(Journal::new(sink, path.to_owned(), masker, Position::start()), path)
     }
 
@@ -122,7 +139,7 @@ fn run<S: super::file::Sink>(
     mut queue: mpsc::Receiver<Message>,
     failed: &OnceLock<RolloutError>,
 ) {
-    let mut close = None;
+    let mut closing = Vec::new();
     while let Some(message) = queue.blocking_recv() {
         match message {
             Message::Append(batch) => {
@@ -138,8 +155,9 @@ fn run<S: super::file::Sink>(
                 let _ = answer.send(journal.sync());
             }
             Message::Close(answer) => {
-                close = Some(answer);
-                break;
+                // Nothing more is taken; what was taken before is still written below.
+                queue.close();
+                closing.push(answer);
             }
         }
         note(&journal, failed);
@@ -147,8 +165,8 @@ fn run<S: super::file::Sink>(
     let result = journal.sync();
     note(&journal, failed);
     drop(journal);
-    if let Some(answer) = close {
-        let _ = answer.send(result);
+    for answer in closing {
+        let _ = answer.send(result.clone());
     }
 }
 

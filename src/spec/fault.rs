@@ -72,23 +72,30 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Edit distance (Levenshtein) with `-` and `_` taken as equal and case ignored.
+/// Edit distance with neighbours swapped counting as one edit (optimal string alignment), `-` and
+/// `_` taken as equal and case ignored.
 fn distance(a: &str, b: &str) -> usize {
     let fold = |text: &str| -> Vec<char> {
         text.chars().take(64).map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
     };
     let (a, b) = (fold(a), fold(b));
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = if x == y { diagonal } else { 1 + diagonal.min(above).min(row[j]) };
-            diagonal = above;
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let differs = usize::from(a[i - 1] != b[j - 1]);
+                let mut least =
+                    (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + differs);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    least = least.min(rows[i - 2][j - 2] + 1);
+                }
+                least
+            };
         }
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -99,6 +106,7 @@ mod tests {
     fn nearest_finds_typos_and_not_strangers() {
         let keys = ["version", "name", "policy", "max_changed_files"];
         assert_eq!(nearest("polcy", keys), Some("policy"));
+        assert_eq!(nearest("nmae", keys), Some("name"));
         assert_eq!(nearest("max-changed-files", keys), Some("max_changed_files"));
         assert_eq!(nearest("zzz", keys), None);
     }

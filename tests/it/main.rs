@@ -1,3 +1,8 @@
 //! One binary for all tests that need real parts: processes, files, sockets, git.
 
+mod cases;
 mod exec;
+mod scenario;
+mod session;
+mod signals;
+mod support;

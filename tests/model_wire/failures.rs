@@ -13,115 +13,129 @@ fn error_body(code: &str, message: &str) -> String {
 
 #[test]
 fn d06_errors_for_ever_end_in_a_typed_failure_that_names_status_and_attempts() {
-    let server = Server::start([Reply::status(500, "{}").forever()]);
-    let (answer, notes) = ask(&server);
-    let error = answer.unwrap_err();
-    assert_eq!(error.kind, ModelErrorKind::Server);
-    assert_eq!(error.status, Some(500));
-    assert!(error.message.contains("HTTP 500"), "{}", error.message);
-    assert!(error.message.contains("5 attempts"), "{}", error.message);
-    assert_eq!(server.request_count(), 5);
-    assert_eq!(notes.retries.len(), 4);
+    for wire in WIRES {
+        let server = Server::start([Reply::status(500, "{}").forever()]);
+        let (answer, notes) = ask(wire, &server);
+        let error = answer.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::Server);
+        assert_eq!(error.status, Some(500));
+        assert!(error.message.contains("HTTP 500"), "{}", error.message);
+        assert!(error.message.contains("5 attempts"), "{}", error.message);
+        assert_eq!(server.request_count(), 5);
+        assert_eq!(notes.retries.len(), 4);
+    }
 }
 
 #[test]
 fn d07_key_permission_and_context_are_three_ends_and_none_is_retried() {
-    let cases = [
-        (401, error_body("invalid_api_key", "Incorrect API key"), "model.auth"),
-        (403, String::new(), "model.auth"),
-        (400, error_body("context_length_exceeded", "too long"), "model.context_exceeded"),
-        (400, error_body("unsupported_parameter", "no"), "model.invalid_request"),
-    ];
-    for (status, body, reason) in cases {
-        let server = Server::start([Reply::status(status, body).forever()]);
-        let error = ask(&server).0.unwrap_err();
-        assert_eq!(error.reason(), reason, "{status}");
-        assert_eq!(server.request_count(), 1, "{status}");
-        assert!(!error.hint.is_empty());
-        assert!(
-            !error.message.contains("sk-test-key") && !format!("{error:?}").contains("sk-test")
-        );
+    for wire in WIRES {
+        let cases = [
+            (401, error_body("invalid_api_key", "Incorrect API key"), "model.auth"),
+            (403, String::new(), "model.auth"),
+            (400, error_body("context_length_exceeded", "too long"), "model.context_exceeded"),
+            (400, error_body("unsupported_parameter", "no"), "model.invalid_request"),
+        ];
+        for (status, body, reason) in cases {
+            let server = Server::start([Reply::status(status, body).forever()]);
+            let error = ask(wire, &server).0.unwrap_err();
+            assert_eq!(error.reason(), reason, "{status}");
+            assert_eq!(server.request_count(), 1, "{status}");
+            assert!(!error.hint.is_empty());
+            assert!(
+                !error.message.contains("sk-test-key") && !format!("{error:?}").contains("sk-test")
+            );
+        }
     }
 }
 
 #[test]
 fn d19_the_provider_says_when() {
-    let text = "Rate limit reached. Please try again in 0.3s.";
-    let cases = [
-        (Reply::status(429, "{}").header("Retry-After", "1"), 1000),
-        (Reply::status(429, "{}").header("retry-after-ms", "200"), 200),
-        (Reply::status(429, error_body("rate_limit_exceeded", text)), 300),
-        (Reply::status(503, "{}").header("Retry-After", "1"), 1000),
-        (Reply::failed("rate_limit_exceeded", text), 300),
-    ];
-    for (reply, ms) in cases {
-        let server = Server::start([reply, Reply::message("done")]);
-        let (answer, notes) = ask(&server);
-        answer.unwrap();
-        let requests = server.requests();
-        let waited = requests[1].at - requests[0].at;
-        let least = Duration::from_millis(ms);
-        assert!(waited >= least && waited < least + Duration::from_secs(1), "{ms} {waited:?}");
-        assert_eq!(notes.retries.len(), 1);
+    for wire in WIRES {
+        let text = "Rate limit reached. Please try again in 0.3s.";
+        let cases = [
+            (Reply::status(429, "{}").header("Retry-After", "1"), 1000),
+            (Reply::status(429, "{}").header("retry-after-ms", "200"), 200),
+            (Reply::status(429, error_body("rate_limit_exceeded", text)), 300),
+            (Reply::status(503, "{}").header("Retry-After", "1"), 1000),
+            (Reply::failed("rate_limit_exceeded", text), 300),
+        ];
+        for (reply, ms) in cases {
+            let server = Server::start([reply, Reply::message("done")]);
+            let (answer, notes) = ask(wire, &server);
+            answer.unwrap();
+            let requests = server.requests();
+            let waited = requests[1].at - requests[0].at;
+            let least = Duration::from_millis(ms);
+            assert!(waited >= least && waited < least + Duration::from_secs(1), "{ms} {waited:?}");
+            assert_eq!(notes.retries.len(), 1);
+        }
     }
 }
 
 #[test]
 fn d19_a_wait_beyond_the_budget_fails_at_once() {
-    let reply = Reply::status(429, "{}").header("Retry-After", "86400");
-    let server = Server::start([reply]);
-    let start = Instant::now();
-    let error = ask(&server).0.unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(1));
-    assert_eq!(error.kind, ModelErrorKind::RateLimited);
-    assert_eq!(error.retry_after, Some(Duration::from_secs(86_400)));
-    assert!(error.message.contains("24h00m"), "{}", error.message);
-    assert!(error.hint.contains("model.retries.total_wait"));
-    assert_eq!(server.request_count(), 1);
-}
-
-#[test]
-fn d20_no_quota_is_not_a_rate_limit() {
-    let body = error_body("insufficient_quota", "You exceeded your current quota");
-    for reply in [Reply::status(429, body), Reply::failed("insufficient_quota", "no money")] {
-        let server = Server::start([reply.forever()]);
-        let error = ask(&server).0.unwrap_err();
-        assert_eq!(error.reason(), "model.quota");
+    for wire in WIRES {
+        let reply = Reply::status(429, "{}").header("Retry-After", "86400");
+        let server = Server::start([reply]);
+        let start = Instant::now();
+        let error = ask(wire, &server).0.unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(1));
+        assert_eq!(error.kind, ModelErrorKind::RateLimited);
+        assert_eq!(error.retry_after, Some(Duration::from_secs(86_400)));
+        assert!(error.message.contains("24h00m"), "{}", error.message);
+        assert!(error.hint.contains("model.retries.total_wait"));
         assert_eq!(server.request_count(), 1);
     }
 }
 
 #[test]
+fn d20_no_quota_is_not_a_rate_limit() {
+    for wire in WIRES {
+        let body = error_body("insufficient_quota", "You exceeded your current quota");
+        for reply in [Reply::status(429, body), Reply::failed("insufficient_quota", "no money")] {
+            let server = Server::start([reply.forever()]);
+            let error = ask(wire, &server).0.unwrap_err();
+            assert_eq!(error.reason(), "model.quota");
+            assert_eq!(server.request_count(), 1);
+        }
+    }
+}
+
+#[test]
 fn the_provider_may_forbid_a_retry() {
-    let reply = Reply::status(500, "{}").header("x-should-retry", "false").forever();
-    let server = Server::start([reply]);
-    assert_eq!(ask(&server).0.unwrap_err().kind, ModelErrorKind::Server);
-    assert_eq!(server.request_count(), 1);
+    for wire in WIRES {
+        let reply = Reply::status(500, "{}").header("x-should-retry", "false").forever();
+        let server = Server::start([reply]);
+        assert_eq!(ask(wire, &server).0.unwrap_err().kind, ModelErrorKind::Server);
+        assert_eq!(server.request_count(), 1);
+    }
 }
 
 #[test]
 fn silence_ends_at_its_limit() {
-    let short = Duration::from_millis(200);
-    let cases = [
-        (Reply::never_answer(), TimeoutKind::FirstByte),
-        (
-            Reply::message("part").drop_after(3).hold_open(Duration::from_secs(60)),
-            TimeoutKind::Idle,
-        ),
-    ];
-    for (reply, kind) in cases {
-        let server = Server::start([reply.forever()]);
-        let mut config = config(&server.base_url());
-        config.endpoint.timeouts.first_byte = short;
-        config.endpoint.timeouts.idle = short;
-        let model = turnkey::model::open("openai/gpt-5-test", config).unwrap();
-        let retry = RetryPolicy { attempts: 2, ..quick() };
-        let start = Instant::now();
-        let error = ask_with(&*model, &task(), &retry).0.unwrap_err();
-        assert_eq!(error.kind, ModelErrorKind::Timeout(kind));
-        assert!(error.hint.contains(kind.setting()), "{}", error.hint);
-        assert!(start.elapsed() < Duration::from_secs(2));
-        assert_eq!(server.request_count(), 2);
+    for wire in WIRES {
+        let short = Duration::from_millis(200);
+        let cases = [
+            (Reply::never_answer(), TimeoutKind::FirstByte),
+            (
+                Reply::message("part").drop_after(3).hold_open(Duration::from_secs(60)),
+                TimeoutKind::Idle,
+            ),
+        ];
+        for (reply, kind) in cases {
+            let server = Server::start([reply.forever()]);
+            let mut config = config(&server.base_url());
+            config.endpoint.timeouts.first_byte = short;
+            config.endpoint.timeouts.idle = short;
+            let model = turnkey::model::open(wire, config).unwrap();
+            let retry = RetryPolicy { attempts: 2, ..quick() };
+            let start = Instant::now();
+            let error = ask_with(&*model, &task(), &retry).0.unwrap_err();
+            assert_eq!(error.kind, ModelErrorKind::Timeout(kind));
+            assert!(error.hint.contains(kind.setting()), "{}", error.hint);
+            assert!(start.elapsed() < Duration::from_secs(2));
+            assert_eq!(server.request_count(), 2);
+        }
     }
 }
 
@@ -129,7 +143,7 @@ fn silence_ends_at_its_limit() {
 fn nobody_there_is_a_connection_error() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let base = format!("http://127.0.0.1:{port}/v1");
-    let model = turnkey::model::open("openai/gpt-5-test", config(&base)).unwrap();
+    let model = turnkey::model::open(OPENAI, config(&base)).unwrap();
     let error = ask_with(&*model, &task(), &quick()).0.unwrap_err();
     assert_eq!(error.reason(), "model.connect");
     assert!(error.message.contains(&port.to_string()), "{}", error.message);
@@ -138,37 +152,41 @@ fn nobody_there_is_a_connection_error() {
 
 #[test]
 fn a_cancel_reaches_every_wait() {
-    let cases = [
-        Reply::never_answer(),
-        Reply::message("part").drop_after(3).hold_open(Duration::from_secs(60)),
-        Reply::status(429, "{}").header("Retry-After", "60"),
-    ];
-    for reply in cases {
-        let server = Server::start([reply.forever()]);
-        let model = model_at(&server);
-        let start = Instant::now();
-        let error = run(async {
-            let cancel = tokio_util::sync::CancellationToken::new();
-            let trigger = cancel.clone();
-            let mut notes = Notes::default();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                trigger.cancel();
-            });
-            turnkey::model::sample(&*model, &task(), &quick(), &cancel, &mut notes).await
-        })
-        .unwrap_err();
-        assert_eq!(error.kind, ModelErrorKind::Cancelled);
-        assert!(start.elapsed() < Duration::from_secs(1));
+    for wire in WIRES {
+        let cases = [
+            Reply::never_answer(),
+            Reply::message("part").drop_after(3).hold_open(Duration::from_secs(60)),
+            Reply::status(429, "{}").header("Retry-After", "60"),
+        ];
+        for reply in cases {
+            let server = Server::start([reply.forever()]);
+            let model = model_at(wire, &server);
+            let start = Instant::now();
+            let error = run(async {
+                let cancel = tokio_util::sync::CancellationToken::new();
+                let trigger = cancel.clone();
+                let mut notes = Notes::default();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    trigger.cancel();
+                });
+                turnkey::model::sample(&*model, &task(), &quick(), &cancel, &mut notes).await
+            })
+            .unwrap_err();
+            assert_eq!(error.kind, ModelErrorKind::Cancelled);
+            assert!(start.elapsed() < Duration::from_secs(1));
+        }
     }
 }
 
 #[test]
 fn a_refusal_is_an_end_of_its_own() {
-    let server = Server::start([Reply::refusal("I can not help with that.").forever()]);
-    let error = ask(&server).0.unwrap_err();
-    assert_eq!(error.reason(), "model.refused");
-    assert!(error.message.contains("I can not help with that."));
-    assert_eq!(error.usage.input, 100);
-    assert_eq!(server.request_count(), 1);
+    for wire in WIRES {
+        let server = Server::start([Reply::refusal("I can not help with that.").forever()]);
+        let error = ask(wire, &server).0.unwrap_err();
+        assert_eq!(error.reason(), "model.refused");
+        assert!(error.message.contains("I can not help with that."));
+        assert_eq!(error.usage.input, 100);
+        assert_eq!(server.request_count(), 1);
+    }
 }

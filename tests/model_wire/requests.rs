@@ -10,7 +10,7 @@ use turnkey::protocol::{Fragment, Item, Role};
 #[test]
 fn a_request_has_what_the_wire_wants() {
     let server = Server::start([Reply::message("done")]);
-    ask(&server).0.unwrap();
+    ask(OPENAI, &server).0.unwrap();
     let request = &server.requests()[0];
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/responses"));
     assert_eq!(request.header("authorization"), Some("Bearer sk-test-key"));
@@ -56,7 +56,7 @@ fn items_go_back_verbatim_and_nothing_internal_leaves() {
     .with_reasoning("Think.")
     .with_items([unknown.clone()]);
     let server = Server::start([first, Reply::message("done")]);
-    let model = model_at(&server);
+    let model = model_at(OPENAI, &server);
     let mut prompt = task();
     let response = ask_with(&*model, &prompt, &quick()).0.unwrap();
     prompt.items.extend(response.items.into_iter().map(Arc::new));
@@ -92,7 +92,7 @@ fn a_longer_history_begins_with_the_bytes_of_the_shorter_one() {
         Reply::calls([Call::json(&format!("call_{n}"), "exec_command", json!({ "cmd": "true" }))])
     });
     let server = Server::start(replies);
-    let model = model_at(&server);
+    let model = model_at(OPENAI, &server);
     let mut prompt = task();
     for n in 0..4 {
         let response = ask_with(&*model, &prompt, &quick()).0.unwrap();
@@ -112,7 +112,7 @@ fn an_unpaired_history_is_not_sent() {
     let server = Server::start([Reply::message("done")]);
     let mut prompt = task();
     prompt.items.push(Arc::new(result("call_9", "ok", false)));
-    let error = ask_with(&*model_at(&server), &prompt, &quick()).0.unwrap_err();
+    let error = ask_with(&*model_at(OPENAI, &server), &prompt, &quick()).0.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::InvalidRequest);
     assert!(error.message.contains("call_9"));
     assert_eq!(server.request_count(), 0);

@@ -82,8 +82,15 @@ pub fn config(base_url: &str) -> ModelConfig {
     }
 }
 
-pub fn model_at(server: &Server) -> Arc<dyn Model> {
-    open("openai/gpt-5-test", config(&server.base_url())).unwrap()
+/// One model on each wire. A field case holds on all of them unless it says otherwise.
+pub const WIRES: [&str; 3] = ["openai/gpt-5-test", "chat/local-test", "anthropic/claude-test"];
+
+pub const OPENAI: &str = WIRES[0];
+pub const CHAT: &str = WIRES[1];
+pub const ANTHROPIC: &str = WIRES[2];
+
+pub fn model_at(wire: &str, server: &Server) -> Arc<dyn Model> {
+    open(wire, config(&server.base_url())).unwrap()
 }
 
 /// Five attempts with short waits between them.
@@ -128,8 +135,8 @@ pub fn ask_with(
     (answer, notes)
 }
 
-pub fn ask(server: &Server) -> (Result<Response, ModelError>, Notes) {
-    ask_with(&*model_at(server), &task(), &quick())
+pub fn ask(wire: &str, server: &Server) -> (Result<Response, ModelError>, Notes) {
+    ask_with(&*model_at(wire, server), &task(), &quick())
 }
 
 /// The visible text of a response.

@@ -37,6 +37,9 @@ pub struct Grade {
     pub held: Held,
     /// The layer that holds it, or why nothing does.
     pub by: String,
+    /// Whether `sandbox: require` insists on it: true for what the operator's policy asks for, false
+    /// for what is only a default of ours.
+    pub required: bool,
 }
 
 /// What the launcher puts in force before a command starts. Plain data, so that it can travel.
@@ -67,8 +70,12 @@ pub struct NoSandbox {
 
 impl NoSandbox {
     pub fn new(why: &str) -> Self {
-        let grade =
-            |clause: &str| Grade { clause: clause.into(), held: Held::NotHeld, by: why.to_owned() };
+        let grade = |clause: &str| Grade {
+            clause: clause.into(),
+            held: Held::NotHeld,
+            by: why.to_owned(),
+            required: true,
+        };
         Self { grades: ["files.write", "files.read", "network", "privileges"].map(grade).to_vec() }
     }
 }
@@ -98,7 +105,7 @@ impl Floor {
 
     /// The grades that fall short of `prevented`, for refusing under `sandbox: require`.
     pub fn shortfalls(&self) -> Vec<&Grade> {
-        self.grades.iter().filter(|grade| grade.held == Held::NotHeld).collect()
+        self.grades.iter().filter(|grade| grade.required && grade.held == Held::NotHeld).collect()
     }
 }
 

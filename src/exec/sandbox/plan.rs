@@ -40,8 +40,10 @@ pub struct PlanInput {
     pub scratch: PathBuf,
     /// Folders of the clean PATH, and what the programs in them need.
     pub programs: Vec<PathBuf>,
-    /// `deny_read` patterns that reach into a readable folder.
+    /// `deny_read` patterns of the operator's policy that reach into a readable folder.
     pub deny_read_inside: Vec<String>,
+    /// The same of presets and the built-in policy, which are defaults of ours.
+    pub default_deny_read_inside: Vec<String>,
     /// `write` patterns that no folder or existing file expresses exactly.
     pub narrowed: Vec<String>,
     /// Protected places that lie inside a writable folder.
@@ -82,51 +84,48 @@ impl Plan {
 
     /// One grade per clause, from what the probe found when it tried.
     pub fn grades(&self, findings: &[Finding]) -> Vec<Grade> {
-        let by = |clause: &str, layer: &str| {
-            let found = findings.iter().find(|finding| finding.layer == layer);
-            match found {
-                Some(finding) if finding.holds => Grade {
-                    clause: clause.into(),
-                    held: Held::Prevented,
-                    by: format!("{layer}: {}", finding.detail),
-                },
-                Some(finding) => Grade {
-                    clause: clause.into(),
-                    held: Held::NotHeld,
-                    by: format!("{layer}: {}", finding.detail),
-                },
-                None => Grade {
-                    clause: clause.into(),
-                    held: Held::NotHeld,
-                    by: format!("{layer} was not probed"),
-                },
-            }
-        };
         let mut grades = vec![
-            by("files.write", "landlock"),
-            by("files.read", "landlock"),
-            by("network", "seccomp"),
-            by("privileges", "no_new_privs and capabilities"),
+            probed("files.write", "landlock", findings),
+            probed("files.read", "landlock", findings),
+            probed("network", "seccomp", findings),
+            probed("privileges", "no_new_privs and capabilities", findings),
         ];
-        if !self.input.deny_read_inside.is_empty() {
-            grades.push(Grade {
-                clause: "files.deny_read".into(),
-                held: Held::NotHeld,
-                by: format!(
-                    "{} lies inside a readable folder, out of which Landlock cannot carve it",
-                    self.input.deny_read_inside.join(", ")
-                ),
-            });
+        let carved =
+            [(&self.input.deny_read_inside, true), (&self.input.default_deny_read_inside, false)];
+        for (patterns, required) in carved {
+            if !patterns.is_empty() {
+                grades.push(Grade {
+                    clause: "files.deny_read".into(),
+                    held: Held::NotHeld,
+                    by: format!(
+                        "{} lies inside a readable folder, out of which Landlock cannot carve it; \
+                         the policy still denies it to every tool and judged command",
+                        patterns.join(", ")
+                    ),
+                    required,
+                });
+            }
         }
         if !self.input.protected_inside.is_empty() {
             grades.push(Grade {
                 clause: "files.protect".into(),
                 held: Held::Reverted,
                 by: "checked after each command, undone and reported".into(),
+                required: false,
             });
         }
         grades
     }
+}
+
+/// What the probe of a layer says of a clause.
+fn probed(clause: &str, layer: &str, findings: &[Finding]) -> Grade {
+    let (held, by) = match findings.iter().find(|finding| finding.layer == layer) {
+        Some(finding) if finding.holds => (Held::Prevented, format!("{layer}: {}", finding.detail)),
+        Some(finding) => (Held::NotHeld, format!("{layer}: {}", finding.detail)),
+        None => (Held::NotHeld, format!("{layer} was not probed")),
+    };
+    Grade { clause: clause.into(), held, by, required: true }
 }
 
 /// Without paths that lie below another one of the list.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// All event data of one answer together; far above any real one.
@@ -59,6 +59,8 @@ pub(in super::super) struct Exchange {
     body: Bytes,
     decoder: Box<dyn WireDecoder>,
     phase: Phase,
+    /// Set once the answer is whole: until then what may still follow is waited for.
+    grace: Option<Instant>,
 }
 
 enum Phase {
@@ -77,7 +79,7 @@ impl Exchange {
         cancel: CancellationToken,
     ) -> Self {
         let waits = Waits { client: client.clone(), cancel, deadline: None };
-        Self { waits, path, headers, body, decoder, phase: Phase::Unsent }
+        Self { waits, path, headers, body, decoder, phase: Phase::Unsent, grace: None }
     }
 
     async fn send(&mut self, queue: &mut VecDeque<ModelEvent>) -> Result<(), ModelError> {
@@ -92,7 +94,7 @@ impl Exchange {
             .waits
             .within(TimeoutKind::FirstByte, timeouts.first_byte, request.send())
             .await?
-            .map_err(|error| fault::of_send(&error, &self.waits.client.route))?;
+            .map_err(|error| fault::of_send(&error, timeouts.connect, &self.waits.client.route))?;
         if !response.status().is_success() {
             return Err(self.waits.refused(response).await);
         }
@@ -130,12 +132,16 @@ impl Exchange {
             return Err(cut("the answer ended before it was complete"));
         };
         while queue.is_empty() {
-            let chunk = match self.decoder.grace() {
+            if let (None, Some(grace)) = (self.grace, self.decoder.grace()) {
+                self.grace = clock::now().checked_add(grace);
+            }
+            let chunk = match self.grace {
                 None => self.waits.chunk(&mut response).await?,
-                Some(grace) => tokio::time::timeout(grace, self.waits.chunk(&mut response))
-                    .await
-                    .unwrap_or(Ok(None))
-                    .unwrap_or(None),
+                Some(end) => {
+                    let left = end.saturating_duration_since(clock::now());
+                    let chunk = tokio::time::timeout(left, self.waits.chunk(&mut response)).await;
+                    chunk.unwrap_or(Ok(None)).unwrap_or(None)
+                }
             };
             let Some(chunk) = chunk else {
                 return self.end(&mut sse, queue);

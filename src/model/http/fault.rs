@@ -2,12 +2,14 @@
 
 use super::super::error::{ModelError, ModelErrorKind as Kind, TimeoutKind, clean};
 use super::Route;
+use super::certificate::Untrusted;
 use crate::clock;
+use rustls::CertificateError;
 use std::error::Error;
 use std::time::Duration;
 
 /// A request that got no answer.
-pub(super) fn of_send(error: &reqwest::Error, route: &Route) -> ModelError {
+pub(super) fn of_send(error: &reqwest::Error, connect: Duration, route: &Route) -> ModelError {
     if let Some(tls) = find::<rustls::Error>(error) {
         return of_tls(tls, route);
     }
@@ -27,7 +29,7 @@ pub(super) fn of_send(error: &reqwest::Error, route: &Route) -> ModelError {
             .hint(format!("check {variable}; NO_PROXY={} connects directly", route.host));
     }
     if error.is_connect() && error.is_timeout() {
-        return timeout(TimeoutKind::Connect, None, route);
+        return timeout(TimeoutKind::Connect, Some(connect), route);
     }
     if error.is_connect() {
         return ModelError::new(Kind::Connect, format!("no connection to {}: {text}", route.host))
@@ -49,17 +51,34 @@ pub(super) fn proxy_error(why: &str, status: u16, route: &Route) -> ModelError {
             route.host
         ))
         .status(status)
+        .final_word()
 }
 
 fn of_tls(error: &rustls::Error, route: &Route) -> ModelError {
-    let message = format!("no trusted connection to {}: {error}", route.host);
-    match error {
-        rustls::Error::InvalidCertificate(_) => ModelError::new(Kind::Tls, message).hint(format!(
+    let through = match &route.proxy {
+        Some((proxy, variable)) => format!(" through the proxy {proxy} ({variable})"),
+        None => String::new(),
+    };
+    let rustls::Error::InvalidCertificate(cause) = error else {
+        let message = format!("no TLS connection to {}{through}: {error}", route.host);
+        return ModelError::new(Kind::Tls, message).hint("check that model.base_url speaks TLS");
+    };
+    let why = match untrusted(cause) {
+        Some(untrusted) => untrusted.to_string(),
+        None => format!("its certificate is not valid: {cause}"),
+    };
+    ModelError::new(Kind::Tls, format!("no trusted connection to {}{through}: {why}", route.host))
+        .hint(format!(
             "if the network inspects TLS, add its certificate by --ca-file or SSL_CERT_FILE; \
              trusted now: {}",
             route.roots
-        )),
-        _ => ModelError::new(Kind::Tls, message).hint("check that model.base_url speaks TLS"),
+        ))
+}
+
+fn untrusted(cause: &CertificateError) -> Option<&Untrusted> {
+    match cause {
+        CertificateError::Other(other) => other.0.downcast_ref(),
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Connections: one client per endpoint, made so that an http endpoint costs no certificate work.
 
+mod certificate;
 mod exchange;
 mod fault;
 mod proxy;

@@ -6,9 +6,11 @@
 //! names the setting.
 
 use super::super::endpoint::Endpoint;
+use super::certificate::Explaining;
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +26,8 @@ const BUNDLES: [&str; 6] = [
 
 /// A configuration for endpoints without TLS: made without reading anything.
 pub(super) fn none() -> (ClientConfig, String) {
-    (config(RootCertStore::empty()), "none".into())
+    let config = builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    (with_protocols(config), "none".into())
 }
 
 /// A configuration that trusts the system and what the endpoint adds, and where that came from.
@@ -63,7 +66,16 @@ pub(super) fn trusting(endpoint: &Endpoint) -> Result<(ClientConfig, String), St
             BUNDLES.join(", ")
         ));
     }
-    Ok((config(roots), sources.join(", ")))
+    let builder = builder();
+    let provider = builder.crypto_provider().clone();
+    let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Explaining { inner }))
+        .with_no_client_auth();
+    Ok((with_protocols(config), sources.join(", ")))
 }
 
 fn named_files(endpoint: &Endpoint) -> Vec<(String, PathBuf)> {
@@ -105,15 +117,18 @@ fn add_folder(folder: &Path, roots: &mut RootCertStore) -> Result<(), String> {
 }
 
 /// The one place that names the cryptographic provider.
-fn config(roots: RootCertStore) -> ClientConfig {
+fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone());
-    let builder = match builder.with_safe_default_protocol_versions() {
+    match ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+    {
         Ok(builder) => builder,
-        // ring has the suites of both versions, so this can not happen; TLS 1.3 alone is safe too.
+        // The provider has the suites of both versions, so this can not happen; 1.3 alone is safe.
         Err(_) => ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13]),
-    };
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    }
+}
+
+fn with_protocols(mut config: ClientConfig) -> ClientConfig {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config
 }

@@ -7,8 +7,9 @@
 use super::super::classify::Report;
 use super::super::error::{ModelError, ModelErrorKind as Kind, clean};
 use super::super::http::{Flow, WireDecoder};
+use super::super::json::{field, text, value};
 use super::super::stream::{ModelEvent, Stop};
-use super::wire::{self, Envelope, field};
+use super::wire::{self, Envelope};
 use crate::protocol::{Item, Usage};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -58,13 +59,13 @@ impl Decoder {
         if self.started {
             return;
         }
-        let response: Value = parse(envelope.response);
+        let response: Value = value(envelope.response);
         self.started = true;
         queue.push_back(ModelEvent::Started { response_id: field(&response, "id").to_owned() });
     }
 
     fn item_added(&mut self, envelope: &Envelope<'_>) {
-        let item = parse(envelope.item);
+        let item = value(envelope.item);
         let index = self.index_of(envelope.output_index, &item);
         let slot = self.slots.entry(index).or_default();
         slot.id = field(&item, "id").to_owned();
@@ -72,7 +73,7 @@ impl Decoder {
     }
 
     fn item_done(&mut self, envelope: &Envelope<'_>) {
-        let item = parse(envelope.item);
+        let item = value(envelope.item);
         let index = self.index_of(envelope.output_index, &item);
         let slot = self.slots.entry(index).or_default();
         slot.text = String::new();
@@ -98,14 +99,14 @@ impl Decoder {
     }
 
     fn text_delta(&mut self, envelope: &Envelope<'_>, queue: &mut VecDeque<ModelEvent>) {
-        let Some(delta) = wire::text(envelope.delta) else { return };
+        let Some(delta) = text(envelope.delta) else { return };
         let (_, slot) = self.slot(envelope);
         slot.text.push_str(&delta);
         queue.push_back(ModelEvent::TextDelta(delta.into_owned()));
     }
 
     fn arguments_delta(&mut self, envelope: &Envelope<'_>, queue: &mut VecDeque<ModelEvent>) {
-        let Some(delta) = wire::text(envelope.delta) else { return };
+        let Some(delta) = text(envelope.delta) else { return };
         let (index, slot) = self.slot(envelope);
         slot.arguments.push_str(&delta);
         let output_index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -113,7 +114,7 @@ impl Decoder {
     }
 
     fn arguments_done(&mut self, envelope: &Envelope<'_>) {
-        let Some(whole) = wire::text(envelope.arguments.or(envelope.input)) else { return };
+        let Some(whole) = text(envelope.arguments.or(envelope.input)) else { return };
         let (_, slot) = self.slot(envelope);
         slot.arguments = whole.into_owned();
     }
@@ -249,10 +250,6 @@ fn same(a: &Value, b: &Value) -> bool {
     a == b
 }
 
-fn parse(raw: Option<&serde_json::value::RawValue>) -> Value {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null)
-}
-
 impl WireDecoder for Decoder {
     fn event(
         &mut self,
@@ -273,7 +270,7 @@ impl WireDecoder for Decoder {
             "response.output_item.done" => self.item_done(&envelope),
             "response.output_text.delta" => self.text_delta(&envelope, queue),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                let delta = wire::text(envelope.delta);
+                let delta = text(envelope.delta);
                 queue.extend(delta.map(|delta| ModelEvent::ReasoningDelta(delta.into_owned())));
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
@@ -283,11 +280,11 @@ impl WireDecoder for Decoder {
                 self.arguments_done(&envelope);
             }
             "response.completed" | "response.done" => {
-                self.completed(parse(envelope.response), queue)?;
+                self.completed(value(envelope.response), queue)?;
                 return Ok(Flow::Done);
             }
-            "response.failed" => return Err(self.failed(&parse(envelope.response))),
-            "response.incomplete" => return Err(self.incomplete(&parse(envelope.response))),
+            "response.failed" => return Err(self.failed(&value(envelope.response))),
+            "response.incomplete" => return Err(self.incomplete(&value(envelope.response))),
             "error" => return Err(self.error_event(data)),
             // An error object without any type: gateways put it into the stream of a good status.
             "" if data.contains("\"error\"") => return Err(self.error_event(data)),

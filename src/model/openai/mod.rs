@@ -60,3 +60,8 @@ impl Model for OpenAi {
         )))
     }
 }
+
+/// The decoder alone, for recorded bytes.
+pub(super) fn decoder(host: String) -> impl super::http::WireDecoder {
+    decoder::Decoder::new(host)
+}

@@ -1,17 +1,12 @@
 //! The forms of the wire that are read: lenient where a server may differ, and nothing is trusted
 //! to be there.
 
+use super::super::json::{Text, count, field};
 use super::RAW;
 use crate::protocol::{CallId, Item, Role, ToolCall, ToolPayload, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::borrow::Cow;
-
-/// A text that borrows from the event where it has no escapes.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// What any event may carry; the large parts are looked at only when needed.
 #[derive(Debug, Deserialize)]
@@ -31,16 +26,6 @@ pub(super) struct Envelope<'a> {
     pub item: Option<&'a RawValue>,
     #[serde(borrow)]
     pub response: Option<&'a RawValue>,
-}
-
-/// The text of a raw JSON string; none for anything else.
-pub(super) fn text<'a>(raw: Option<&'a RawValue>) -> Option<Cow<'a, str>> {
-    serde_json::from_str::<Text<'a>>(raw?.get()).ok().map(|text| text.0)
-}
-
-/// A text field of an object, empty where it is missing.
-pub(super) fn field<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// An output item in our words, the provider's form kept beside it.
@@ -124,7 +109,6 @@ fn parts(raw: &Value, list: &str, types: &[&str], key: &str, joint: &str) -> Str
 /// Token counts; what is missing counts as nothing.
 pub(super) fn usage(response: &Value) -> Option<Usage> {
     let usage = response.get("usage").filter(|usage| usage.is_object())?;
-    let count = |value: Option<&Value>| value.and_then(Value::as_u64).unwrap_or_default();
     let detail = |list: &str, key: &str| count(usage.get(list).and_then(|list| list.get(key)));
     Some(Usage {
         input: count(usage.get("input_tokens")),

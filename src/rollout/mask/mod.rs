@@ -5,7 +5,7 @@
 //! secret in a way that no list of forms foresees. The wall is that children never get the secret.
 //!
 //! **What is masked.** A value of at least [`MIN_SECRET`] characters that is no common word (see
-//! [`words`]): as it stands, line by line, trimmed, as a JSON text (once and twice escaped), in
+//! `words.rs`): as it stands, line by line, trimmed, as a JSON text (once and twice escaped), in
 //! base64 (both alphabets, at all three alignments, wrapped at 64 and 76 columns), in hexadecimal,
 //! and URL-encoded. The texts inside a secret that is itself JSON count as secrets too. What is too
 //! short or too common to be masked is told by [`Masker::skipped`], so that a person can be warned.

@@ -48,6 +48,18 @@ impl Channel {
         Some(Self { pipe, socket: copy, buffer: Vec::new() })
     }
 
+    /// From here on the connection speaks TLS (what a proxy does after CONNECT).
+    pub fn upgrade(&mut self, config: Arc<rustls::ServerConfig>) -> bool {
+        let upgraded = self.socket.try_clone().ok().and_then(|copy| Self::open(copy, Some(config)));
+        match upgraded {
+            Some(upgraded) => {
+                *self = upgraded;
+                true
+            }
+            None => false,
+        }
+    }
+
     /// False when the client has gone.
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         self.pipe.write_all(bytes).and_then(|()| self.pipe.flush()).is_ok()
@@ -77,6 +89,12 @@ pub fn read_request(channel: &mut Channel) -> Option<Request> {
             break at;
         }
         if !channel.more() {
+            return None;
+        }
+        // Anything but a method (a TLS hello, say) is answered as servers do.
+        if !channel.buffer[0].is_ascii_uppercase() {
+            let _ = channel.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
+            channel.abort();
             return None;
         }
     };

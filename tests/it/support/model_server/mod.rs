@@ -21,6 +21,8 @@
 mod check;
 mod http;
 mod reply;
+mod wire_chat;
+mod wire_messages;
 mod wire_responses;
 
 pub use http::Request;
@@ -46,12 +48,13 @@ struct Shared {
     connections: Mutex<usize>,
     stop: AtomicBool,
     tls: Option<Arc<rustls::ServerConfig>>,
+    proxy: bool,
 }
 
 impl Server {
     /// Starts on a free loopback port.
     pub fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::launch(replies.into_iter().collect(), None)
+        Self::launch(replies.into_iter().collect(), None, false)
     }
 
     /// The same over TLS.
@@ -59,10 +62,19 @@ impl Server {
         replies: impl IntoIterator<Item = Reply>,
         config: Arc<rustls::ServerConfig>,
     ) -> Self {
-        Self::launch(replies.into_iter().collect(), Some(config))
+        Self::launch(replies.into_iter().collect(), Some(config), false)
     }
 
-    fn launch(replies: Vec<Reply>, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
+    /// A proxy and the server behind it in one: `CONNECT` is granted for any host, and the TLS
+    /// inside is answered with this certificate. A refused `CONNECT` is scripted as a status.
+    pub fn start_proxy(
+        replies: impl IntoIterator<Item = Reply>,
+        config: Option<Arc<rustls::ServerConfig>>,
+    ) -> Self {
+        Self::launch(replies.into_iter().collect(), config, true)
+    }
+
+    fn launch(replies: Vec<Reply>, tls: Option<Arc<rustls::ServerConfig>>, proxy: bool) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -73,6 +85,7 @@ impl Server {
             connections: Mutex::default(),
             stop: AtomicBool::new(false),
             tls,
+            proxy,
         });
         let accepting = shared.clone();
         std::thread::spawn(move || accept(&listener, &accepting));
@@ -155,7 +168,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         *shared.connections.lock().unwrap() += 1;
         let shared = shared.clone();
         std::thread::spawn(move || {
-            if let Some(mut channel) = Channel::open(socket, shared.tls.clone()) {
+            let tls = shared.tls.clone().filter(|_| !shared.proxy);
+            if let Some(mut channel) = Channel::open(socket, tls) {
                 serve(&mut channel, &shared);
             }
         });
@@ -165,6 +179,15 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 /// Answers the requests of one connection, one after another.
 fn serve(channel: &mut Channel, shared: &Shared) {
     while let Some(request) = http::read_request(channel) {
+        if let ("CONNECT", Some(config)) = (request.method.as_str(), shared.tls.clone()) {
+            shared.requests.lock().unwrap().push(request);
+            if channel.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                && channel.upgrade(config)
+            {
+                continue;
+            }
+            return;
+        }
         let found = check::problem(&request);
         let answer = {
             let mut requests = shared.requests.lock().unwrap();

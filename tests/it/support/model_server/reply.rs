@@ -1,7 +1,7 @@
 //! What the server does with one request.
 
 use super::http::{Channel, Request, head};
-use super::wire_responses;
+use super::{wire_chat, wire_messages, wire_responses};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -110,6 +110,7 @@ pub struct Reply {
     reset_after: Option<usize>,
     hold_open: Option<Duration>,
     done_marker: bool,
+    cut_before_end: bool,
 }
 
 impl Reply {
@@ -127,6 +128,7 @@ impl Reply {
             reset_after: None,
             hold_open: None,
             done_marker: false,
+            cut_before_end: false,
         }
     }
 
@@ -306,6 +308,13 @@ impl Reply {
         self
     }
 
+    /// Everything but what says that the answer is whole; then the connection breaks.
+    pub fn cut_before_end(mut self) -> Self {
+        self.cut_before_end = true;
+        self.reset_after = Some(usize::MAX);
+        self
+    }
+
     /// The body is left without an end for so long after the last event.
     pub fn hold_open(mut self, time: Duration) -> Self {
         self.hold_open = Some(time);
@@ -347,7 +356,10 @@ impl Reply {
             }
             Kind::Events(events) => self.stream(channel, events.clone(), stop),
             Kind::Answer(answer) => {
-                let events = wire_responses::render(answer, &request.json);
+                let (mut events, terminal) = render(answer, request);
+                if self.cut_before_end {
+                    events.truncate(events.len().saturating_sub(terminal));
+                }
                 self.stream(channel, events, stop)
             }
         }
@@ -410,6 +422,17 @@ impl Reply {
         text.push_str(&format!("data: {data}{end}{end}"));
         text
     }
+}
+
+/// The events of an answer on the wire of the request, and how many of them end it.
+fn render(answer: &Answer, request: &Request) -> (Vec<(String, String)>, usize) {
+    if request.path.contains("/chat/completions") {
+        return (wire_chat::render(answer, &request.json), wire_chat::TERMINAL);
+    }
+    if request.path.contains("/messages") {
+        return (wire_messages::render(answer, &request.json), wire_messages::TERMINAL);
+    }
+    (wire_responses::render(answer, &request.json), wire_responses::TERMINAL)
 }
 
 fn chunk(channel: &mut Channel, bytes: &[u8]) -> bool {

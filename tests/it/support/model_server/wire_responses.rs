@@ -3,6 +3,9 @@
 use super::reply::{Answer, Call, Ending, Usage};
 use serde_json::{Value, json};
 
+/// How many events at the end of an answer say that it is whole.
+pub const TERMINAL: usize = 1;
+
 /// All events of one response.
 pub fn render(answer: &Answer, request: &Value) -> Vec<(String, String)> {
     let mut stream = Stream::default();
@@ -65,7 +68,7 @@ fn response(
 fn usage_of(usage: &Usage) -> Value {
     json!({
         "input_tokens": usage.input,
-        "input_tokens_details": { "cached_tokens": usage.cached },
+        "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
         "output_tokens": usage.output,
         "output_tokens_details": { "reasoning_tokens": usage.reasoning },
         "total_tokens": usage.input + usage.output,
@@ -189,11 +192,7 @@ impl Stream {
                 self.push(delta, place(json!({ "delta": piece })));
             }
             if whole {
-                let name = if call.freeform { Value::Null } else { json!(call.name) };
-                let mut event = place(json!({ field: call.input }));
-                if !name.is_null() {
-                    event["name"] = name;
-                }
+                let event = place(json!({ field: call.input }));
                 self.push(done, event);
             }
         }
@@ -203,7 +202,7 @@ impl Stream {
 }
 
 /// A text in a few pieces, cut between characters.
-fn pieces(text: &str) -> Vec<String> {
+pub fn pieces(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let size = characters.len().div_ceil(4).max(1);
     characters.chunks(size).map(|piece| piece.iter().collect()).collect()

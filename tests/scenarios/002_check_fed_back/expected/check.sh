@@ -1,0 +1,2 @@
+#!/bin/sh
+grep -qx right answer.txt

@@ -1,0 +1,1 @@
+echo trace > trace.txt; echo b > a.txt
