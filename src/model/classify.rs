@@ -105,10 +105,7 @@ pub(super) fn with_headers(
     header: retry_hint::Lookup<'_>,
     now: SystemTime,
 ) -> ModelError {
-    error.request_id = ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"]
-        .into_iter()
-        .find_map(header)
-        .map(|id| clean(id, 120));
+    error.request_id = request_id(header);
     if header("x-should-retry").is_some_and(|text| text.eq_ignore_ascii_case("false")) {
         error = error.final_word();
     }
@@ -116,6 +113,14 @@ pub(super) fn with_headers(
         error.retry_after = retry_hint::from_headers(header, now).or(error.retry_after);
     }
     error
+}
+
+/// The provider's id of an answer, under the names in use.
+pub(super) fn request_id(header: retry_hint::Lookup<'_>) -> Option<String> {
+    ["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"]
+        .into_iter()
+        .find_map(header)
+        .map(|id| clean(id, 120))
 }
 
 fn by_code(code: &str) -> Option<Kind> {

@@ -106,18 +106,16 @@ impl RetryPolicy {
         if attempt >= self.attempts {
             return Err(Over::Attempts);
         }
-        let wait = match error.retry_after {
-            // A little on top, so that many runs that were told the same moment do not meet again.
-            Some(asked) => asked + random_below((asked / 20).min(Duration::from_secs(1))),
-            None => {
-                let doubled = self.base.saturating_mul(1 << (attempt - 1).min(16));
-                random_below(doubled.min(self.cap))
-            }
-        };
-        if error.retry_after.is_some_and(|asked| waited + asked > self.total_wait) {
+        let left = self.total_wait.saturating_sub(waited);
+        let asked = error.retry_after.unwrap_or_default();
+        if asked > left {
             return Err(Over::Wait);
         }
-        if waited + wait > self.total_wait && error.retry_after.is_none() {
+        // Random on top of what was asked too: many runs that were told the same moment must not
+        // meet again, and a provider that says "at once" must not be asked without a pause.
+        let doubled = self.base.saturating_mul(1 << (attempt - 1).min(16));
+        let wait = (asked + random_below(doubled.min(self.cap))).min(left);
+        if wait.is_zero() && self.total_wait.is_zero() {
             return Err(Over::Wait);
         }
         Ok(wait)
@@ -221,7 +219,9 @@ async fn attempts(
             Ok(wait) => wait,
             Err(over) => return Err(given_up(error, &over, waited, retry)),
         };
-        observer.retry(attempt, wait, &error).await;
+        told(cancel, observer.retry(attempt, wait, &error))
+            .await
+            .map_err(|cancelled| booked(cancelled, spent))?;
         tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(booked(ModelError::cancelled(), spent)),
@@ -291,11 +291,15 @@ async fn one_attempt(
             ModelEvent::Started { response_id } => got.response_id = Some(response_id),
             ModelEvent::TextDelta(text) => {
                 got.bytes += text.len();
-                observer.delta(&text).await;
+                if let Err(error) = told(cancel, observer.delta(&text)).await {
+                    return Err(got.charge(error, prompt));
+                }
             }
             ModelEvent::ReasoningDelta(text) => {
                 got.bytes += text.len();
-                observer.reasoning(&text).await;
+                if let Err(error) = told(cancel, observer.reasoning(&text)).await {
+                    return Err(got.charge(error, prompt));
+                }
             }
             ModelEvent::ToolDelta { delta, .. } => got.bytes += delta.len(),
             ModelEvent::ItemDone(item) => got.items.push(item),
@@ -304,6 +308,15 @@ async fn one_attempt(
                 return got.complete(response_id, model, stop, prompt);
             }
         }
+    }
+}
+
+/// Tells the observer something. A cancel ends the wait for a reader that has stopped reading.
+async fn told(cancel: &CancellationToken, telling: BoxFuture<'_, ()>) -> Result<(), ModelError> {
+    tokio::select! {
+        biased;
+        () = telling => Ok(()),
+        () = cancel.cancelled() => Err(ModelError::cancelled()),
     }
 }
 

@@ -56,7 +56,7 @@ fn d19_the_provider_says_when() {
             (Reply::status(429, "{}").header("Retry-After", "1"), 1000),
             (Reply::status(429, "{}").header("retry-after-ms", "200"), 200),
             (Reply::status(429, error_body("rate_limit_exceeded", text)), 300),
-            (Reply::status(503, "{}").header("Retry-After", "1"), 1000),
+            (Reply::status(503, "{}").header("retry-after-ms", "150"), 150),
             (Reply::failed("rate_limit_exceeded", text), 300),
         ];
         for (reply, ms) in cases {

@@ -1,6 +1,7 @@
 //! One request and its answer as a source of events: send, read the head, decode the stream, and
 //! end at the terminal event even if the socket stays open.
 
+use super::super::classify::request_id;
 use super::super::error::{ModelError, ModelErrorKind as Kind, TimeoutKind};
 use super::super::sse;
 use super::super::stream::{BoxFuture, ModelEvent, Source};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// All event data of one answer together; far above any real one.
-const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 128 * 1024 * 1024;
 /// How long and how much is read after the terminal event so that the connection can be used again.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 const DRAIN_BYTES: usize = 64 * 1024;
@@ -61,6 +62,7 @@ pub(in super::super) struct Exchange {
     phase: Phase,
     /// Set once the answer is whole: until then what may still follow is waited for.
     grace: Option<Instant>,
+    request_id: Option<String>,
 }
 
 enum Phase {
@@ -79,7 +81,16 @@ impl Exchange {
         cancel: CancellationToken,
     ) -> Self {
         let waits = Waits { client: client.clone(), cancel, deadline: None };
-        Self { waits, path, headers, body, decoder, phase: Phase::Unsent, grace: None }
+        Self {
+            waits,
+            path,
+            headers,
+            body,
+            decoder,
+            phase: Phase::Unsent,
+            grace: None,
+            request_id: None,
+        }
     }
 
     async fn send(&mut self, queue: &mut VecDeque<ModelEvent>) -> Result<(), ModelError> {
@@ -98,6 +109,9 @@ impl Exchange {
         if !response.status().is_success() {
             return Err(self.waits.refused(response).await);
         }
+        let lookup =
+            |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        self.request_id = request_id(&lookup);
         if is_json(&response) {
             return self.whole(response, queue).await;
         }
@@ -119,9 +133,17 @@ impl Exchange {
         mut response: Response,
         queue: &mut VecDeque<ModelEvent>,
     ) -> Result<(), ModelError> {
-        let bytes = self.waits.read_up_to(&mut response, sse::MAX_EVENT_BYTES).await?;
+        let mut bytes = Vec::new();
+        self.waits.read_up_to(&mut response, sse::MAX_EVENT_BYTES, &mut bytes).await?;
         self.phase = Phase::Over;
         self.decoder.whole(&String::from_utf8_lossy(&bytes), queue)
+    }
+
+    async fn advance(&mut self, queue: &mut VecDeque<ModelEvent>) -> Result<(), ModelError> {
+        if matches!(self.phase, Phase::Unsent) {
+            self.send(queue).await?;
+        }
+        if queue.is_empty() { self.read(queue).await } else { Ok(()) }
     }
 
     /// Reads and decodes until there is something to tell.
@@ -186,13 +208,10 @@ impl Source for Exchange {
         queue: &'a mut VecDeque<ModelEvent>,
     ) -> BoxFuture<'a, Result<(), ModelError>> {
         Box::pin(async move {
-            if matches!(self.phase, Phase::Unsent) {
-                self.send(queue).await?;
-            }
-            if !queue.is_empty() {
-                return Ok(());
-            }
-            self.read(queue).await
+            self.advance(queue).await.map_err(|mut error| {
+                error.request_id = error.request_id.take().or_else(|| self.request_id.take());
+                error
+            })
         })
     }
 }

@@ -91,8 +91,11 @@ pub(super) fn timeout(kind: TimeoutKind, limit: Option<Duration>, route: &Route)
         TimeoutKind::Total => "did not finish its answer",
     };
     let within = limit.map(|limit| format!(" within {}", clock::human(limit))).unwrap_or_default();
-    ModelError::new(Kind::Timeout(kind), format!("{} {what}{within}", route.host))
-        .hint(format!("raise {} if the model needs longer", kind.setting()))
+    let mut error = ModelError::new(Kind::Timeout(kind), format!("{} {what}{within}", route.host))
+        .hint(format!("raise {} if the model needs longer", kind.setting()));
+    // A request that was sent may have been computed, and will be billed, though nothing came.
+    error.answer_began = kind != TimeoutKind::Connect;
+    error
 }
 
 /// The first error of this type in the chain of causes. An `io::Error` hides what it wraps from

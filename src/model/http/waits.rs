@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What is read of a failed answer's body.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Every wait for the provider goes through here: limits and cancellation hold for all of them.
 pub(super) struct Waits {
@@ -49,7 +50,10 @@ impl Waits {
         if status == 407 {
             return fault::proxy_error("wants a user and password", status, route);
         }
-        let body = self.read_up_to(&mut response, MAX_ERROR_BYTES).await.unwrap_or_default();
+        let mut body = Vec::new();
+        // What came within the time is enough; the status alone says most of it.
+        let reading = self.read_up_to(&mut response, MAX_ERROR_BYTES, &mut body);
+        let _ = tokio::time::timeout(ERROR_BODY_TIME, reading).await;
         let mut error =
             Report::from_body(status, &String::from_utf8_lossy(&body)).into_error(&route.host);
         if response.status().is_redirection() {
@@ -65,8 +69,8 @@ impl Waits {
         &self,
         response: &mut Response,
         limit: usize,
-    ) -> Result<Vec<u8>, ModelError> {
-        let mut bytes = Vec::new();
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), ModelError> {
         while let Some(chunk) = self.chunk(response).await? {
             let room = limit.saturating_sub(bytes.len());
             bytes.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
@@ -74,7 +78,7 @@ impl Waits {
                 break;
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 
     pub async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, ModelError> {
