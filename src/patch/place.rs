@@ -81,6 +81,10 @@ fn candidates(chunk: &Chunk, hay: &Haystack<'_, '_>) -> Result<Vec<Spot>, PatchE
                 elsewhere = elsewhere.or(found.first().copied());
                 let ends = text_ends(hay);
                 found.retain(|start| start + pattern.len() >= ends);
+                // The very end is the best end; blank lines may follow only where it isn't met.
+                if found.last().is_some_and(|start| start + pattern.len() == hay.len()) {
+                    found.drain(..found.len() - 1);
+                }
             }
             if let Some(anchors) = &anchors {
                 found = first_after_each(anchors, &found);
