@@ -40,13 +40,16 @@ fn fail(kind: ApplyErrorKind, section: &Section, path: &[u8], message: &str) -> 
     ApplyError::new(kind, section.line, message).at(path)
 }
 
+/// Longer than any path a system takes.
+const MAX_PATH: usize = 4096;
+
 /// A diff comes from a file, and a file can be forged: no path may leave the root or enter `.git`.
 fn check_path(section: &Section, path: &[u8]) -> Result<(), ApplyError> {
     let bad = |part: &[u8]| {
         part.is_empty() || part == b"." || part == b".." || part.eq_ignore_ascii_case(b".git")
     };
-    if path.contains(&0) || path.split(|byte| *byte == b'/').any(bad) {
-        let message = "the path is not allowed: absolute, climbing, or inside .git.";
+    if path.len() > MAX_PATH || path.contains(&0) || path.split(|byte| *byte == b'/').any(bad) {
+        let message = "the path is not allowed: absolute, climbing, inside .git, or too long.";
         return Err(fail(ApplyErrorKind::Path, section, path, message));
     }
     Ok(())

@@ -34,8 +34,14 @@ fn deflate(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
+/// The largest content that is unpacked: a small forged diff may not fill the memory.
+const MAX_LITERAL: usize = 2 * 1024 * 1024 * 1024 - 1;
+
 /// The content of a literal that must have `length` bytes.
 pub(super) fn inflate(data: &[u8], length: usize) -> Option<Vec<u8>> {
+    if length > MAX_LITERAL {
+        return None;
+    }
     let mut content = Vec::new();
     // One byte more than stated is enough to know that the statement is wrong.
     let limit = (length as u64).checked_add(1)?;

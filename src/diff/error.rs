@@ -33,6 +33,21 @@ impl ApplyError {
         Self { kind, line, path: None, message: message.into() }
     }
 
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self.kind {
+            ApplyErrorKind::Malformed | ApplyErrorKind::Path => {
+                "use the diff as the run wrote it, byte for byte; an edited or trimmed one is refused"
+            }
+            ApplyErrorKind::Missing | ApplyErrorKind::Mismatch => {
+                "check out the state the run started from; with uncommitted changes then, apply \
+                 start.diff first"
+            }
+            ApplyErrorKind::Exists => "move the file out of the way, or check out the start state",
+            ApplyErrorKind::Result => "the diff is damaged; take it from the run's artifacts again",
+        }
+    }
+
     pub(super) fn at(mut self, path: &[u8]) -> Self {
         self.path = Some(path.to_vec());
         self

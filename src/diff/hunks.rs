@@ -29,8 +29,9 @@ pub(super) fn write(
     let changes = changes(&old, &new, options, coarse);
     let mut hunk: Vec<&Replaced> = Vec::new();
     for change in &changes {
-        let apart =
-            hunk.last().is_some_and(|last| change.old.start - last.old.end > options.context * 2);
+        let apart = hunk.last().is_some_and(|last| {
+            change.old.start.saturating_sub(last.old.end) > options.context.saturating_mul(2)
+        });
         if apart {
             write_hunk(&hunk, &old, &new, options.context, out);
             hunk.clear();
@@ -103,9 +104,9 @@ fn write_hunk(
 ) {
     let (Some(first), Some(last)) = (changes.first(), changes.last()) else { return };
     let above = first.old.start.min(context);
-    let below = (old.len() - last.old.end).min(context);
-    let old_range = first.old.start - above..last.old.end + below;
-    let new_range = first.new.start - above..last.new.end + below;
+    let below = old.len().saturating_sub(last.old.end).min(context);
+    let old_range = first.old.start.saturating_sub(above)..last.old.end + below;
+    let new_range = first.new.start.saturating_sub(above)..last.new.end + below;
     out.extend_from_slice(b"@@ -");
     write_range(&old_range, out);
     out.extend_from_slice(b" +");

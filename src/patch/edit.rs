@@ -9,6 +9,9 @@ use super::matching::{Haystack, occurrences};
 use super::nearest::similar_lines;
 use super::plan::{Files, Plan, Planner};
 
+/// So many places are counted before it is enough to say that there are too many.
+const MAX_PLACES: usize = 1000;
+
 /// Plans the replacement of `old_text`, which must occur exactly once in the file, by `new_text`.
 /// An empty `old_text` makes a new file. If the file's lines end in CRLF and the text's in LF, the
 /// text is read with the file's line endings; nothing else is overlooked.
@@ -79,8 +82,9 @@ pub fn edit(
     }
 }
 
+/// The places of `text`, counted up to a bound beyond which more are of no interest.
 fn find(bytes: &[u8], text: &str) -> Vec<usize> {
-    occurrences(text.as_bytes(), bytes, |a, b| a == b)
+    occurrences(text.as_bytes(), bytes, |a, b| a == b).take(MAX_PLACES).collect()
 }
 
 /// Whether the one place found lies in a line that ends in CRLF.
@@ -115,7 +119,7 @@ fn line_counts(old: &str, new: &str) -> (usize, usize) {
 /// The old text is nowhere: show where its lines are, or what is like them.
 fn missing(name: &str, old_text: &str, bytes: &[u8]) -> PatchError {
     let text = Text::new(bytes);
-    let hay = Haystack::new(text.bodies());
+    let hay = Haystack::new(&text);
     let telling = old_text.lines().find(|line| line.trim().len() > 2).unwrap_or(old_text);
     let near = match similar_lines(telling.as_bytes(), &hay).as_slice() {
         [] => String::new(),

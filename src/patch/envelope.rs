@@ -33,6 +33,16 @@ pub(super) struct Body<'a> {
     pub(super) directory: Option<String>,
 }
 
+impl Body<'_> {
+    /// Puts the whole patch into the folder `outer`.
+    pub(super) fn enter(&mut self, outer: &str) {
+        self.directory = Some(match self.directory.take() {
+            Some(inner) => join(outer, &inner),
+            None => outer.to_owned(),
+        });
+    }
+}
+
 enum Layer {
     Bare,
     Wrapped { text: String, lines_before: usize, directory: Option<String> },
@@ -53,10 +63,11 @@ pub(super) fn open(text: &str) -> Result<Body<'_>, PatchError> {
             Layer::Wrapped { text, lines_before, directory } => {
                 body.text = Cow::Owned(text);
                 body.lines_before += lines_before;
-                body.directory = match (body.directory.take(), directory) {
-                    (Some(outer), Some(inner)) => Some(paths_join(&outer, &inner)),
-                    (outer, inner) => outer.or(inner),
-                };
+                let outer = body.directory.take();
+                body.directory = directory;
+                if let Some(outer) = outer {
+                    body.enter(&outer);
+                }
             }
         }
     }
@@ -65,7 +76,7 @@ pub(super) fn open(text: &str) -> Result<Body<'_>, PatchError> {
 }
 
 /// `path` seen from `directory`.
-pub(super) fn paths_join(directory: &str, path: &str) -> String {
+fn join(directory: &str, path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") }
 }
 
@@ -192,7 +203,7 @@ pub(super) fn locate(
 ) -> Result<String, PatchError> {
     let path = paths::read(text, line)?;
     Ok(match directory {
-        Some(directory) => paths_join(directory, &path),
+        Some(directory) => join(directory, &path),
         None => path,
     })
 }

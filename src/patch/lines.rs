@@ -25,42 +25,63 @@ impl Ending {
 const BOM: &[u8] = &[0xEF, 0xBB, 0xBF];
 
 /// A file split into lines. A byte order mark is kept apart, so that the first line is an ordinary
-/// line.
+/// line. Only where lines end is kept, four bytes a line: a file of nothing but newlines is a file
+/// too.
 pub(super) struct Text<'a> {
     pub(super) bom: &'a [u8],
-    /// Each line with its ending; joined they are the file without its mark.
-    raw: Vec<&'a [u8]>,
+    /// The file without its mark.
+    bytes: &'a [u8],
+    /// Where each line ends, its ending included.
+    ends: Vec<u32>,
 }
 
 impl<'a> Text<'a> {
+    /// `bytes` has at most [`super::MAX_FILE_BYTES`], so that positions fit.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        let (bom, rest) = match bytes.strip_prefix(BOM) {
+        let (bom, bytes) = match bytes.strip_prefix(BOM) {
             Some(rest) => (BOM, rest),
             None => (&b""[..], bytes),
         };
-        Self { bom, raw: rest.split_inclusive(|byte| *byte == b'\n').collect() }
+        let mut ends: Vec<u32> = Vec::new();
+        let mut end = 0usize;
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            end += line.len();
+            ends.push(end as u32);
+        }
+        Self { bom, bytes, ends }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.raw.len()
+        self.ends.len()
     }
 
     /// The line with its ending; empty beyond the end.
     pub(super) fn raw(&self, index: usize) -> &'a [u8] {
-        self.raw.get(index).copied().unwrap_or(b"")
+        let start = match index.checked_sub(1) {
+            Some(above) => self.ends.get(above).copied(),
+            None => Some(0),
+        };
+        let range = start.zip(self.ends.get(index).copied());
+        range.and_then(|(from, to)| self.bytes.get(from as usize..to as usize)).unwrap_or(b"")
+    }
+
+    /// The line without its ending.
+    pub(super) fn body(&self, index: usize) -> &'a [u8] {
+        split_ending(self.raw(index)).0
+    }
+
+    /// All lines without their endings.
+    pub(super) fn bodies(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator {
+        (0..self.len()).map(|index| self.body(index))
     }
 
     pub(super) fn ending(&self, index: usize) -> Ending {
         split_ending(self.raw(index)).1
     }
 
-    pub(super) fn bodies(&self) -> Vec<&'a [u8]> {
-        self.raw.iter().map(|line| split_ending(line).0).collect()
-    }
-
     /// Whether the file has content but no newline at its end.
     pub(super) fn lacks_final_newline(&self) -> bool {
-        self.raw.last().is_some_and(|line| !line.ends_with(b"\n"))
+        self.bytes.last().is_some_and(|byte| *byte != b'\n')
     }
 
     /// The ending a line gets that is put in before line `index`: that of the line above, else of
@@ -112,6 +133,7 @@ mod tests {
             let mut joined = text.bom.to_vec();
             (0..text.len()).for_each(|index| joined.extend(text.raw(index)));
             assert_eq!(joined, bytes);
+            assert_eq!(text.raw(text.len()), b"");
         }
     }
 

@@ -13,6 +13,8 @@ use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 
+use super::lines::Text;
+
 /// How closely a place fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rung {
@@ -47,12 +49,13 @@ impl Rung {
     }
 }
 
-/// The lines of one file, with the view of each rung made once and only when it is needed.
-pub(super) struct Haystack<'a> {
-    lines: Vec<&'a [u8]>,
-    views: [OnceCell<Vec<Cow<'a, [u8]>>>; 4],
-    /// Where lines with a given hash stand, per rung.
-    indices: [OnceCell<HashMap<u64, Vec<usize>>>; 4],
+/// The lines of one file, to be searched.
+pub(super) struct Haystack<'t, 'a> {
+    text: &'t Text<'a>,
+    /// The folded form of each line that has one of its own, made when it is first needed.
+    folded: OnceCell<HashMap<usize, Vec<u8>>>,
+    /// Hash and position of every line, sorted, per rung.
+    indices: [OnceCell<Vec<(u64, u32)>>; 4],
     searches: Cell<usize>,
     work: Cell<u64>,
 }
@@ -60,19 +63,28 @@ pub(super) struct Haystack<'a> {
 /// After so many searches in one file an index pays.
 const SEARCHES_BEFORE_INDEX: usize = 3;
 
-impl<'a> Haystack<'a> {
-    pub(super) fn new(lines: Vec<&'a [u8]>) -> Self {
+impl<'t, 'a> Haystack<'t, 'a> {
+    pub(super) fn new(text: &'t Text<'a>) -> Self {
         Self {
-            lines,
-            views: Default::default(),
+            text,
+            folded: OnceCell::new(),
             indices: Default::default(),
             searches: Cell::new(0),
             work: Cell::new(0),
         }
     }
 
-    pub(super) fn lines(&self) -> &[&'a [u8]] {
-        &self.lines
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The line without its ending; `None` beyond the end.
+    pub(super) fn line(&self, index: usize) -> Option<&'a [u8]> {
+        (index < self.len()).then(|| self.text.body(index))
+    }
+
+    pub(super) fn lines(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator {
+        self.text.bodies()
     }
 
     /// How many lines have been compared so far.
@@ -84,56 +96,73 @@ impl<'a> Haystack<'a> {
         self.work.set(self.work.get().saturating_add(lines as u64));
     }
 
-    fn view(&self, rung: Rung) -> &[Cow<'a, [u8]>] {
-        let build = || self.lines.iter().map(|line| rung.view(line)).collect();
-        match self.views.get(rung as usize) {
-            Some(cell) => cell.get_or_init(build),
-            None => &[],
+    /// The line as `rung` sees it.
+    fn view(&self, rung: Rung, index: usize) -> &[u8] {
+        let line = self.text.body(index);
+        match rung {
+            Rung::Exact => line,
+            Rung::TrailingSpace => line.trim_ascii_end(),
+            Rung::BothEnds => line.trim_ascii(),
+            Rung::LookAlike if line.is_ascii() => line.trim_ascii(),
+            Rung::LookAlike => {
+                let folded = self.folded.get_or_init(|| self.fold_all());
+                folded.get(&index).map_or(line.trim_ascii(), Vec::as_slice)
+            }
         }
+    }
+
+    fn fold_all(&self) -> HashMap<usize, Vec<u8>> {
+        let lines = self.lines().enumerate().filter(|(_, line)| !line.is_ascii());
+        lines.map(|(index, line)| (index, fold(line).into_owned())).collect()
     }
 
     /// Every line at which `pattern` begins, as `rung` sees both.
     pub(super) fn find(&self, pattern: &[&[u8]], rung: Rung) -> Vec<usize> {
-        if pattern.is_empty() || pattern.len() > self.lines.len() {
+        if pattern.is_empty() || pattern.len() > self.len() {
             return Vec::new();
         }
         let pattern: Vec<Cow<'_, [u8]>> = pattern.iter().map(|line| rung.view(line)).collect();
-        let text = self.view(rung);
         self.searches.set(self.searches.get() + 1);
         if self.searches.get() > SEARCHES_BEFORE_INDEX
-            && let Some(found) = self.find_by_index(&pattern, text, rung)
+            && let Some(found) = self.find_by_index(&pattern, rung)
         {
             return found;
         }
-        self.worked(text.len() + pattern.len());
-        occurrences(&pattern, text, |a, b| a == b)
+        self.find_by_search(&pattern, rung)
+    }
+
+    fn find_by_search(&self, pattern: &[Cow<'_, [u8]>], rung: Rung) -> Vec<usize> {
+        self.worked(self.len() + pattern.len());
+        occurrences(pattern, 0..self.len(), |wanted, at| **wanted == *self.view(rung, at)).collect()
     }
 
     /// The same by way of the pattern's rarest line; `None` if no line is rare enough.
-    fn find_by_index(
-        &self,
-        pattern: &[Cow<'_, [u8]>],
-        text: &[Cow<'_, [u8]>],
-        rung: Rung,
-    ) -> Option<Vec<usize>> {
+    fn find_by_index(&self, pattern: &[Cow<'_, [u8]>], rung: Rung) -> Option<Vec<usize>> {
         let index = self.indices.get(rung as usize)?.get_or_init(|| {
-            let mut index: HashMap<u64, Vec<usize>> = HashMap::new();
-            for (at, line) in text.iter().enumerate() {
-                index.entry(hash(line)).or_default().push(at);
-            }
+            let hash_of = |at: usize| (hash(self.view(rung, at)), at as u32);
+            let mut index: Vec<(u64, u32)> = (0..self.len()).map(hash_of).collect();
+            index.sort_unstable();
             index
         });
-        let places = pattern
-            .iter()
-            .enumerate()
-            .map(|(offset, line)| (offset, index.get(&hash(line)).map_or(&[][..], Vec::as_slice)));
-        let (offset, places) = places.min_by_key(|(_, places)| places.len())?;
-        if places.len().saturating_mul(pattern.len()) > text.len() + pattern.len() {
+        let places = |line: &[u8]| {
+            let hash = hash(line);
+            let from = index.partition_point(|(other, _)| *other < hash);
+            let to = index.partition_point(|(other, _)| *other <= hash);
+            index.get(from..to).unwrap_or(&[])
+        };
+        let rarest = pattern.iter().enumerate().map(|(offset, line)| (offset, places(line)));
+        let (offset, places) = rarest.min_by_key(|(_, places)| places.len())?;
+        if places.len().saturating_mul(pattern.len()) > self.len() + pattern.len() {
             return None;
         }
         self.worked(places.len() * pattern.len() + pattern.len());
-        let fits = |start: &usize| text.get(*start..start + pattern.len()) == Some(pattern);
-        Some(places.iter().filter_map(|at| at.checked_sub(offset)).filter(fits).collect())
+        let fits = |start: &usize| {
+            let wanted = pattern.iter().enumerate();
+            start + pattern.len() <= self.len()
+                && wanted.into_iter().all(|(at, line)| **line == *self.view(rung, start + at))
+        };
+        let starts = places.iter().filter_map(|(_, at)| (*at as usize).checked_sub(offset));
+        Some(starts.filter(fits).collect())
     }
 
     /// The lines that `anchor` names: the rungs for whole lines, then lines that begin with it,
@@ -147,11 +176,10 @@ impl<'a> Haystack<'a> {
             }
         }
         let wanted = fold(anchor.as_bytes());
-        self.worked(self.lines.len() * 4);
-        let folded = self.view(Rung::LookAlike);
+        self.worked(self.len() * 4);
         let part = |fits: &dyn Fn(&[u8]) -> bool| -> Vec<usize> {
-            let lines = folded.iter().enumerate();
-            lines.filter(|(line, text)| keep(*line) && fits(text)).map(|(line, _)| line).collect()
+            let fits = |line: &usize| keep(*line) && fits(self.view(Rung::LookAlike, *line));
+            (0..self.len()).filter(fits).collect()
         };
         let begins = part(&|text| text.starts_with(&wanted));
         if begins.is_empty() { part(&|text| contains(text, &wanted)) } else { begins }
@@ -160,36 +188,42 @@ impl<'a> Haystack<'a> {
 
 /// Whether `needle` stands anywhere in `text`.
 pub(super) fn contains(text: &[u8], needle: &[u8]) -> bool {
-    !needle.is_empty() && !occurrences(needle, text, |a, b| a == b).is_empty()
+    let Some((first, rest)) = needle.split_first() else { return false };
+    let starts = text.iter().enumerate().filter(|(_, byte)| *byte == first);
+    // Anchors are short; looking at each place costs no more than a table would.
+    starts.into_iter().any(|(at, _)| text.get(at + 1..).is_some_and(|tail| tail.starts_with(rest)))
 }
 
-/// Every place at which `pattern` stands in `text`, overlapping ones included.
-pub(super) fn occurrences<P: PartialEq, T>(
+/// Every place at which `pattern` stands in `text`, overlapping ones included, one by one.
+pub(super) fn occurrences<P: PartialEq, T: Copy>(
     pattern: &[P],
-    text: &[T],
-    equal: impl Fn(&P, &T) -> bool,
-) -> Vec<usize> {
+    text: impl IntoIterator<Item = T>,
+    equal: impl Fn(&P, T) -> bool,
+) -> impl Iterator<Item = usize> {
     let borders = borders(pattern);
-    let border = |length: usize| borders.get(length.wrapping_sub(1)).copied().unwrap_or(0);
-    let mut found = Vec::new();
+    let mut text = text.into_iter().enumerate();
     let mut matched = 0;
-    for (index, item) in text.iter().enumerate() {
-        loop {
-            if pattern.get(matched).is_some_and(|wanted| equal(wanted, item)) {
-                matched += 1;
-                break;
+    std::iter::from_fn(move || {
+        let border = |length: usize| borders.get(length.wrapping_sub(1)).copied().unwrap_or(0);
+        for (index, item) in text.by_ref() {
+            loop {
+                if pattern.get(matched).is_some_and(|wanted| equal(wanted, item)) {
+                    matched += 1;
+                    break;
+                }
+                if matched == 0 {
+                    break;
+                }
+                matched = border(matched);
             }
-            if matched == 0 {
-                break;
+            if matched == pattern.len() && matched > 0 {
+                let found = index + 1 - matched;
+                matched = border(matched);
+                return Some(found);
             }
-            matched = border(matched);
         }
-        if matched == pattern.len() && matched > 0 {
-            found.push(index + 1 - matched);
-            matched = border(matched);
-        }
-    }
-    found
+        None
+    })
 }
 
 /// FNV-1a. Equal hashes only propose a place; the lines themselves are compared.
@@ -266,7 +300,8 @@ mod tests {
                 .filter(|(_, window)| *window == pattern)
                 .map(|(index, _)| index)
                 .collect();
-            prop_assert_eq!(occurrences(&pattern, &text, |a, b| a == b), slow);
+            let found: Vec<usize> = occurrences(&pattern, &text, |a, b| a == b).collect();
+            prop_assert_eq!(found, slow);
         }
     }
 
@@ -276,16 +311,15 @@ mod tests {
             text in proptest::collection::vec("[ab]{0,1} ?", 0..40),
             pattern in proptest::collection::vec("[ab]{0,1} ?", 1..4),
         ) {
-            let bytes = |lines: &'_ [String]| -> Vec<Vec<u8>> {
-                lines.iter().map(|line| line.as_bytes().to_vec()).collect()
-            };
-            let (text, pattern) = (bytes(&text), bytes(&pattern));
-            let hay = Haystack::new(text.iter().map(Vec::as_slice).collect());
-            let pattern: Vec<&[u8]> = pattern.iter().map(Vec::as_slice).collect();
+            let joined = text.join("\n");
+            let text = Text::new(joined.as_bytes());
+            let hay = Haystack::new(&text);
             for rung in Rung::ALL {
-                let views: Vec<_> = pattern.iter().map(|line| rung.view(line)).collect();
-                if let Some(found) = hay.find_by_index(&views, hay.view(rung), rung) {
-                    prop_assert_eq!(found, occurrences(&views, hay.view(rung), |a, b| a == b));
+                let views: Vec<_> = pattern.iter().map(|line| rung.view(line.as_bytes())).collect();
+                if pattern.len() <= hay.len()
+                    && let Some(found) = hay.find_by_index(&views, rung)
+                {
+                    prop_assert_eq!(found, hay.find_by_search(&views, rung));
                 }
             }
         }
@@ -301,7 +335,8 @@ mod tests {
 
     #[test]
     fn a_lower_rung_is_left_alone_when_a_higher_one_finds() {
-        let hay = Haystack::new(vec![b"  x", b"x", b"x "]);
+        let text = Text::new(b"  x\nx\nx \n");
+        let hay = Haystack::new(&text);
         assert_eq!(hay.find(&[b"x"], Rung::Exact), [1]);
         assert_eq!(hay.find(&[b"x"], Rung::TrailingSpace), [1, 2]);
         assert_eq!(hay.find(&[b"x"], Rung::BothEnds), [0, 1, 2]);

@@ -48,7 +48,7 @@ pub use shell::{ShellPatch, from_argv, from_shell};
 /// The longest patch text that is read. Longer ones are refused by name, not cut.
 pub const MAX_PATCH_BYTES: usize = 64 * 1024 * 1024;
 /// The largest file that a patch may change.
-pub const MAX_FILE_BYTES: usize = 256 * 1024 * 1024;
+pub const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 /// The most operations in one patch.
 pub const MAX_OPERATIONS: usize = 20_000;
 

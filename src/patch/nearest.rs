@@ -3,7 +3,7 @@
 //! When lines are not found, the useful answer shows the place that was most likely meant and the
 //! first line that differs there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::error::{PatchError, PatchErrorKind, shorten, show_line};
 use super::matching::{Haystack, fold};
@@ -16,10 +16,14 @@ const MAX_EQUALS: usize = 64;
 const MAX_LETTERED: usize = 20_000;
 
 /// The error for lines that stand nowhere in the file.
-pub(super) fn not_found(chunk: &Chunk, wanted: &[&ChunkLine], hay: &Haystack<'_>) -> PatchError {
+pub(super) fn not_found(
+    chunk: &Chunk,
+    wanted: &[&ChunkLine],
+    hay: &Haystack<'_, '_>,
+) -> PatchError {
     let line = wanted.first().map_or(chunk.line, |first| first.line);
     let error = |line, message: String| PatchError::new(PatchErrorKind::Context, line, message);
-    if hay.lines().is_empty() {
+    if hay.len() == 0 {
         return error(line, "the file is empty, so no line of this chunk is in it.".to_owned())
             .hint("write only `+` lines");
     }
@@ -34,7 +38,7 @@ pub(super) fn not_found(chunk: &Chunk, wanted: &[&ChunkLine], hay: &Haystack<'_>
     let Some(&(offset, equal)) = candidates.first() else { return resembling(wanted, hay, line) };
     let places: Vec<String> = candidates.iter().map(|(at, _)| (at + 1).to_string()).collect();
     let difference = wanted.iter().enumerate().find_map(|(index, wanted)| {
-        let has = usize::try_from(offset + index as i64).ok().and_then(|at| hay.lines().get(at));
+        let has = usize::try_from(offset + index as i64).ok().and_then(|at| hay.line(at));
         match has {
             Some(has) if fold(has) == fold(wanted.text.as_bytes()) => None,
             other => Some((wanted, offset + index as i64 + 1, other)),
@@ -52,7 +56,7 @@ pub(super) fn not_found(chunk: &Chunk, wanted: &[&ChunkLine], hay: &Haystack<'_>
     let has = match has {
         Some(has) => format!("line {number} is {}", show_line(has)),
         None if number < 1 => "the file begins later".to_owned(),
-        None => format!("the file ends after line {}", hay.lines().len()),
+        None => format!("the file ends after line {}", hay.len()),
     };
     let message = format!(
         "this line is not there: the patch has {}, {has}. The nearest place, with {equal} of {} \
@@ -67,7 +71,7 @@ pub(super) fn not_found(chunk: &Chunk, wanted: &[&ChunkLine], hay: &Haystack<'_>
 
 /// The offsets at which most of the wanted lines are equal, best first, at most three. Only lines
 /// of `least` bytes or more count.
-fn candidates_by(wanted: &[&ChunkLine], hay: &Haystack<'_>, least: usize) -> Vec<(i64, usize)> {
+fn candidates_by(wanted: &[&ChunkLine], hay: &Haystack<'_, '_>, least: usize) -> Vec<(i64, usize)> {
     let mut by_text: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
     let wanted = wanted.iter().take(MAX_PATTERN).enumerate();
     for (index, line) in wanted.clone() {
@@ -78,7 +82,7 @@ fn candidates_by(wanted: &[&ChunkLine], hay: &Haystack<'_>, least: usize) -> Vec
     }
     let mut votes: HashMap<i64, usize> = HashMap::new();
     let mut seen: HashMap<&[u8], usize> = HashMap::new();
-    for (at, line) in hay.lines().iter().enumerate() {
+    for (at, line) in hay.lines().enumerate() {
         let Some(indices) = by_text.get(fold(line).as_ref()) else { continue };
         let count = seen.entry(line).or_insert(0);
         *count += 1;
@@ -98,7 +102,7 @@ fn candidates_by(wanted: &[&ChunkLine], hay: &Haystack<'_>, least: usize) -> Vec
 }
 
 /// No line is equal: name the lines most like the first telling one.
-fn resembling(wanted: &[&ChunkLine], hay: &Haystack<'_>, line: usize) -> PatchError {
+fn resembling(wanted: &[&ChunkLine], hay: &Haystack<'_, '_>, line: usize) -> PatchError {
     let telling = wanted.iter().find(|line| line.text.trim().len() > 2).or(wanted.first());
     let (number, text) = telling.map_or((line, ""), |line| (line.line, line.text.as_str()));
     let names = similar_lines(text.as_bytes(), hay);
@@ -113,15 +117,15 @@ fn resembling(wanted: &[&ChunkLine], hay: &Haystack<'_>, line: usize) -> PatchEr
 }
 
 /// Up to three lines that share most letter pairs with `text`, as "line 7 `…`".
-pub(super) fn similar_lines(text: &[u8], hay: &Haystack<'_>) -> Vec<String> {
+pub(super) fn similar_lines(text: &[u8], hay: &Haystack<'_, '_>) -> Vec<String> {
     let wanted = pairs(text);
     if wanted.is_empty() {
         return Vec::new();
     }
     let mut scored: Vec<(usize, usize)> = Vec::new();
-    for (at, line) in hay.lines().iter().take(MAX_LETTERED).enumerate() {
+    for (at, line) in hay.lines().take(MAX_LETTERED).enumerate() {
         let has = pairs(line);
-        let common = wanted.iter().filter(|pair| has.contains(pair)).count();
+        let common = wanted.iter().filter(|pair| has.binary_search(pair).is_ok()).count();
         // Dice's measure in per cent.
         let score = 200 * common / (wanted.len() + has.len()).max(1);
         if score >= 50 {
@@ -130,7 +134,7 @@ pub(super) fn similar_lines(text: &[u8], hay: &Haystack<'_>) -> Vec<String> {
     }
     scored.sort_by_key(|(score, at)| (std::cmp::Reverse(*score), *at));
     let name = |(_, at): &(usize, usize)| {
-        format!("line {} {}", at + 1, show_line(hay.lines().get(*at).copied().unwrap_or(b"")))
+        format!("line {} {}", at + 1, show_line(hay.line(*at).unwrap_or(b"")))
     };
     scored.iter().take(3).map(name).collect()
 }
@@ -147,18 +151,21 @@ fn pairs(line: &[u8]) -> Vec<[u8; 2]> {
 
 /// A wanted line that is in the file, but in bytes that are no UTF-8: a patch is text and can't
 /// name them.
-fn undecodable(wanted: &[&ChunkLine], hay: &Haystack<'_>) -> Option<PatchError> {
-    let broken = wanted.iter().find(|line| line.text.contains('\u{fffd}'));
-    let at = hay.lines().iter().position(|line| {
+fn undecodable(wanted: &[&ChunkLine], hay: &Haystack<'_, '_>) -> Option<PatchError> {
+    let texts: HashSet<&str> = wanted.iter().map(|line| line.text.as_str()).collect();
+    let at = hay.lines().position(|line| {
         std::str::from_utf8(line).is_err()
-            && (broken.is_some_and(|wanted| String::from_utf8_lossy(line) == wanted.text)
-                || wanted.iter().any(|wanted| latin1(line) == wanted.text))
+            && (texts.contains(&*String::from_utf8_lossy(line)) || texts.contains(&*latin1(line)))
     })?;
+    let line = hay.line(at)?;
+    let broken = wanted
+        .iter()
+        .find(|wanted| wanted.text == String::from_utf8_lossy(line) || wanted.text == latin1(line));
     let number = broken.or(wanted.first()).map_or(0, |line| line.line);
     let message = format!(
         "line {} of the file is not UTF-8 text, so a patch can't name it: {}.",
         at + 1,
-        shorten(&String::from_utf8_lossy(hay.lines().get(at)?), 40)
+        shorten(&String::from_utf8_lossy(hay.line(at)?), 40)
     );
     Some(
         PatchError::new(PatchErrorKind::Encoding, number, message).hint(

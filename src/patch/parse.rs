@@ -20,7 +20,21 @@ const HEADERS_HINT: &str = "each part of a patch begins with `*** Add File: PATH
 /// Reads a patch in any of its wrappings. Line numbers count from the first line received, inside
 /// JSON from the first line of the string.
 pub fn parse(text: &str) -> Result<Patch, PatchError> {
-    let body = envelope::open(text)?;
+    parse_within(text, 0, None)
+}
+
+/// The same for a text that stands inside a command: after so many lines, and with its paths seen
+/// from `directory`.
+pub(super) fn parse_within(
+    text: &str,
+    lines_before: usize,
+    directory: Option<&str>,
+) -> Result<Patch, PatchError> {
+    let mut body = envelope::open(text)?;
+    body.lines_before += lines_before;
+    if let Some(outer) = directory {
+        body.enter(outer);
+    }
     let lines = Lines::new(&body.text, body.lines_before);
     let (begin, end) = lines.frame()?;
     let mut reader = Reader {

@@ -10,8 +10,9 @@ use super::matching::{Haystack, Rung};
 use super::nearest;
 use super::{Chunk, ChunkLine, LineKind};
 
-/// How many places all chunks of one file may have together. Beyond it nothing could decide anyway.
-const MAX_PLACES: usize = 2_000_000;
+/// How many places one chunk may have, and all chunks of a file together. Beyond it nothing could
+/// decide anyway.
+const MAX_PLACES: usize = 1_000_000;
 /// How many lines may be compared for one file: seconds of work, far beyond any honest patch.
 const MAX_WORK: u64 = 2_000_000_000;
 /// How far elimination may go for chunks that are out of order, in chunks times places.
@@ -30,7 +31,7 @@ pub(super) struct Spot {
 }
 
 /// A place for each chunk, in the chunks' order.
-pub(super) fn place(chunks: &[Chunk], hay: &Haystack<'_>) -> Result<Vec<Spot>, PatchError> {
+pub(super) fn place(chunks: &[Chunk], hay: &Haystack<'_, '_>) -> Result<Vec<Spot>, PatchError> {
     let mut all: Vec<Vec<Spot>> = Vec::with_capacity(chunks.len());
     let mut budget = MAX_PLACES;
     for chunk in chunks {
@@ -41,8 +42,8 @@ pub(super) fn place(chunks: &[Chunk], hay: &Haystack<'_>) -> Result<Vec<Spot>, P
             return Err(PatchError::new(PatchErrorKind::TooLarge, chunk.line, message)
                 .hint("split the patch into several"));
         }
-        if chunks.len() > 1 && spots.len() > budget {
-            return Err(ambiguous(chunk, &spots));
+        if spots.len() > budget {
+            return Err(ambiguous(chunk, spots.len(), &spots));
         }
         budget = budget.saturating_sub(spots.len());
         all.push(spots);
@@ -60,12 +61,12 @@ pub(super) fn place(chunks: &[Chunk], hay: &Haystack<'_>) -> Result<Vec<Spot>, P
 }
 
 /// The places where one chunk fits, in file order; never empty.
-fn candidates(chunk: &Chunk, hay: &Haystack<'_>) -> Result<Vec<Spot>, PatchError> {
+fn candidates(chunk: &Chunk, hay: &Haystack<'_, '_>) -> Result<Vec<Spot>, PatchError> {
     let anchors = anchor_lines(chunk, hay)?;
     let old: Vec<&ChunkLine> =
         chunk.lines.iter().filter(|line| line.kind != LineKind::Add).collect();
     if old.iter().all(|line| line.unprefixed) {
-        return Ok(insertions(chunk, anchors.as_deref(), hay.lines().len()));
+        return Ok(insertions(chunk, anchors.as_deref(), hay.len()));
     }
     let variants = variants(chunk);
     let mut elsewhere: Option<usize> = None;
@@ -74,18 +75,27 @@ fn candidates(chunk: &Chunk, hay: &Haystack<'_>) -> Result<Vec<Spot>, PatchError
             let pattern: Vec<&[u8]> = variant.old.iter().map(|line| line.text.as_bytes()).collect();
             let mut found = hay.find(&pattern, rung);
             if variant.at_end_only {
-                found.retain(|start| start + pattern.len() == hay.lines().len());
+                found.retain(|start| start + pattern.len() == hay.len());
             }
             if chunk.end_of_file {
                 elsewhere = elsewhere.or(found.first().copied());
-                found.retain(|start| only_blank_after(hay, start + pattern.len()));
+                let ends = text_ends(hay);
+                found.retain(|start| start + pattern.len() >= ends);
+                // The very end is the best end; blank lines may follow only where it isn't met.
+                if found.last().is_some_and(|start| start + pattern.len() == hay.len()) {
+                    found.drain(..found.len() - 1);
+                }
             }
             if let Some(anchors) = &anchors {
                 found = first_after_each(anchors, &found);
             }
+            let spot = |start: &usize| variant.spot(*start, rung, chunk);
+            if found.len() > MAX_PLACES {
+                let first: Vec<Spot> = found.iter().take(SHOWN + 1).map(spot).collect();
+                return Err(ambiguous(chunk, found.len(), &first));
+            }
             if !found.is_empty() {
-                let spot = |start: usize| variant.spot(start, rung, chunk);
-                return Ok(found.into_iter().map(spot).collect());
+                return Ok(found.iter().map(spot).collect());
             }
         }
     }
@@ -111,7 +121,7 @@ fn insertions(chunk: &Chunk, anchors: Option<&[usize]>, end: usize) -> Vec<Spot>
 }
 
 /// The lines that the whole stack of anchors names; `None` for a chunk without anchors.
-fn anchor_lines(chunk: &Chunk, hay: &Haystack<'_>) -> Result<Option<Vec<usize>>, PatchError> {
+fn anchor_lines(chunk: &Chunk, hay: &Haystack<'_, '_>) -> Result<Option<Vec<usize>>, PatchError> {
     let mut current: Option<Vec<usize>> = None;
     for (depth, anchor) in chunk.anchors.iter().enumerate() {
         let found = match &current {
@@ -143,8 +153,9 @@ fn first_after_each_strictly(anchors: &[usize], places: &[usize]) -> Vec<usize> 
     first_after_each(&after, places)
 }
 
-fn only_blank_after(hay: &Haystack<'_>, from: usize) -> bool {
-    hay.lines().iter().skip(from).all(|line| line.trim_ascii().is_empty())
+/// The number of lines up to the last one that isn't blank.
+fn text_ends(hay: &Haystack<'_, '_>) -> usize {
+    hay.lines().rposition(|line| !line.trim_ascii().is_empty()).map_or(0, |last| last + 1)
 }
 
 /// A reading of a chunk's old lines.
@@ -301,14 +312,17 @@ fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
 
 fn open_question(index: usize, chunks: &[Chunk], all: &[Vec<Spot>]) -> PatchError {
     match (chunks.get(index), all.get(index)) {
-        (Some(chunk), Some(spots)) => ambiguous(chunk, spots),
+        (Some(chunk), Some(spots)) => ambiguous(chunk, spots.len(), spots),
         _ => PatchError::new(PatchErrorKind::Ambiguous, 0, "a chunk fits in several places."),
     }
 }
 
-fn ambiguous(chunk: &Chunk, spots: &[Spot]) -> PatchError {
+/// How many of the places an error names.
+const SHOWN: usize = 6;
+
+fn ambiguous(chunk: &Chunk, count: usize, spots: &[Spot]) -> PatchError {
     let shown: Vec<String> =
-        spots.iter().take(6).map(|spot| (spot.start + 1).to_string()).collect();
+        spots.iter().take(SHOWN).map(|spot| (spot.start + 1).to_string()).collect();
     let more = if spots.len() > shown.len() { ", …" } else { "" };
     let how = match spots.first().and_then(|spot| spot.rung.overlooked()) {
         Some(overlooked) => format!(" when {overlooked} are overlooked"),
@@ -316,7 +330,7 @@ fn ambiguous(chunk: &Chunk, spots: &[Spot]) -> PatchError {
     };
     let message = format!(
         "this chunk fits in {} of the file{how}: lines {}{more}.",
-        counted(spots.len(), "place"),
+        counted(count, "place"),
         shown.join(", ")
     );
     PatchError::new(PatchErrorKind::Ambiguous, chunk.line, message).hint(
@@ -332,9 +346,14 @@ fn overlapping(chunk: Option<&Chunk>, line: usize) -> PatchError {
         .hint("join them into one chunk; all chunks are compared with the file as it is now")
 }
 
-fn not_at_end(chunk: &Chunk, start: usize, old: &[&ChunkLine], hay: &Haystack<'_>) -> PatchError {
+fn not_at_end(
+    chunk: &Chunk,
+    start: usize,
+    old: &[&ChunkLine],
+    hay: &Haystack<'_, '_>,
+) -> PatchError {
     let after = start + old.len();
-    let next = hay.lines().get(after).copied().unwrap_or(b"");
+    let next = hay.line(after).unwrap_or(b"");
     let message = format!(
         "the chunk is marked as the end of the file, but its lines stand at line {} and the file \
          goes on with {}.",
@@ -345,7 +364,7 @@ fn not_at_end(chunk: &Chunk, start: usize, old: &[&ChunkLine], hay: &Haystack<'_
         .hint("leave out `*** End of File`, or copy the file's real last lines")
 }
 
-fn no_anchor(chunk: &Chunk, depth: usize, anchor: &str, hay: &Haystack<'_>) -> PatchError {
+fn no_anchor(chunk: &Chunk, depth: usize, anchor: &str, hay: &Haystack<'_, '_>) -> PatchError {
     let near = nearest::similar_lines(anchor.as_bytes(), hay);
     let near = match near.as_slice() {
         [] => String::new(),

@@ -34,7 +34,7 @@ pub(super) fn rewrite(bytes: &[u8], chunks: &[Chunk]) -> Result<Rewritten, Patch
     }
     let text = Text::new(bytes);
     let chunks = without_marks(chunks, !text.bom.is_empty());
-    let hay = Haystack::new(text.bodies());
+    let hay = Haystack::new(&text);
     let spots = place(&chunks, &hay)?;
     let mut edits = Vec::new();
     let mut notes: Vec<String> = Vec::new();

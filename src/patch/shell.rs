@@ -5,17 +5,26 @@
 //! taken: the whole script is one apply_patch, with its patch as a here-document or as one quoted
 //! word, and at most `cd DIR &&` in front. Everything else stays a shell script, to be judged as one.
 
+use super::Patch;
 use super::error::{PatchError, PatchErrorKind, shorten};
+use super::parse::parse_within;
 
 /// A patch found in a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellPatch {
     /// From `cd DIR &&`.
     pub directory: Option<String>,
-    /// The patch text, to be given to [`super::parse`].
+    /// The patch text as the command would have received it.
     pub text: String,
     /// Lines of the script before the patch text.
     pub lines_before: usize,
+}
+
+impl ShellPatch {
+    /// The patch, its paths seen from where the command runs.
+    pub fn parse(&self) -> Result<Patch, PatchError> {
+        parse_within(&self.text, self.lines_before, self.directory.as_deref())
+    }
 }
 
 /// Who asks: the patch tool, whose input is a patch whatever surrounds it, or the shell tool, for

@@ -107,6 +107,11 @@ fn a_folder_in_front_of_the_command_leads_every_path() {
     let found: Vec<String> =
         paths(&parse(&text).unwrap()).into_iter().map(|path| path.path).collect();
     assert_eq!(found, ["sub/dir/a", "sub/dir/b", "sub/c", "/abs"]);
+    // The way of exec_command gives the same, line numbers included.
+    let form = from_shell(&text).unwrap().unwrap();
+    assert_eq!(form.parse(), parse(&text));
+    let argv = ["bash", "-lc", &text].map(str::to_owned);
+    assert_eq!(from_argv(&argv).unwrap().unwrap().parse(), parse(&text));
 }
 
 #[test]

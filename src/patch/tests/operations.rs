@@ -227,3 +227,28 @@ fn a_thousand_files_in_one_patch() {
     files.commit(&plan);
     assert_eq!(files.bytes("d0/f999"), Some(&b"a\nB999\nc\n"[..]));
 }
+
+/// Files and patches made to be slow: each of these took minutes with a plain search.
+#[test]
+fn nothing_is_quadratic() {
+    let equal = "x\n".repeat(20_000);
+    let long_chunk = "-x\n".repeat(5_000);
+    let error =
+        refuses(equal.as_bytes(), &format!("@@\n{long_chunk}+y\n"), PatchErrorKind::Ambiguous);
+    assert!(error.message.contains("15001 places"), "{error}");
+    refuses(equal.as_bytes(), &format!("@@\n{long_chunk}-z\n+y\n"), PatchErrorKind::Context);
+    let many = "@@\n-x\n+y\n".repeat(2_000);
+    refuses(equal.as_bytes(), &many, PatchErrorKind::Ambiguous);
+    let blank = "\n".repeat(20_000);
+    let after = format!("{blank}y\n");
+    updates(blank.as_bytes(), "@@\n \n+y\n*** End of File\n", after.as_bytes());
+    let latin: Vec<u8> = b"\xe9 line\n".repeat(20_000);
+    let wanted: String = (0..5_000).map(|line| format!("-wanted {line}\n")).collect();
+    refuses(&latin, &format!("@@\n{wanted}+y\n"), PatchErrorKind::Context);
+    let anchors = "@@ x\n".repeat(300);
+    updates(
+        equal.as_bytes(),
+        &format!("{anchors}-x\n+y\n*** End of File\n"),
+        format!("{}y\n", "x\n".repeat(19_999)).as_bytes(),
+    );
+}

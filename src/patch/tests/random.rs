@@ -125,4 +125,78 @@ proptest! {
         };
         prop_assert_eq!(update(&file(&before), &chunk).unwrap(), file(&after));
     }
+
+    /// Placing by counting ways agrees with trying every assignment.
+    #[test]
+    fn placing_agrees_with_trying_every_assignment(
+        file in "[abc]{1,7}",
+        chunks in proptest::collection::vec("[abc]{1,2}", 1..4),
+    ) {
+        let before: String = file.chars().map(|c| format!("{c}\n")).collect();
+        let mut text = String::new();
+        for (number, chunk) in chunks.iter().enumerate() {
+            let removed: String = chunk.chars().map(|c| format!("-{c}\n")).collect();
+            text.push_str(&format!("@@\n{removed}+{number}\n"));
+        }
+        let places: Vec<Vec<usize>> = chunks
+            .iter()
+            .map(|chunk| (0..file.len()).filter(|at| file[*at..].starts_with(chunk.as_str())).collect())
+            .collect();
+        let ways = assignments(&places, &chunks);
+        let ordered: Vec<&Vec<usize>> = ways.iter().filter(|way| way.is_sorted()).collect();
+        match update(before.as_bytes(), &text) {
+            Ok(after) => {
+                // Either the only one in order, or, where none is in order, the only one.
+                let way = match ordered.as_slice() {
+                    [only] => (*only).clone(),
+                    _ => {
+                        prop_assert!(ordered.is_empty() && ways.len() == 1, "{:?}", ways);
+                        ways[0].clone()
+                    }
+                };
+                let mut expected = String::new();
+                let mut at = 0;
+                while at < file.len() {
+                    match way.iter().position(|place| *place == at) {
+                        Some(number) => {
+                            expected.push_str(&format!("{number}\n"));
+                            at += chunks[number].len();
+                        }
+                        None => {
+                            expected.push_str(&format!("{}\n", &file[at..=at]));
+                            at += 1;
+                        }
+                    }
+                }
+                prop_assert_eq!(String::from_utf8(after).unwrap(), expected);
+            }
+            Err(error) => {
+                prop_assert_ne!(ordered.len(), 1, "{} {:?}", error, ways);
+                let certain = places.iter().all(|places| places.len() == 1) && ways.len() == 1;
+                prop_assert!(!certain, "{} {:?}", error, ways);
+            }
+        }
+    }
+}
+
+/// Every way to give each chunk a place so that no two overlap.
+fn assignments(places: &[Vec<usize>], chunks: &[String]) -> Vec<Vec<usize>> {
+    let mut ways: Vec<Vec<usize>> = vec![Vec::new()];
+    for (index, places) in places.iter().enumerate() {
+        let mut longer = Vec::new();
+        for way in &ways {
+            for place in places {
+                let end = place + chunks[index].len();
+                let free = way
+                    .iter()
+                    .zip(chunks)
+                    .all(|(other, chunk)| end <= *other || other + chunk.len() <= *place);
+                if free {
+                    longer.push(way.iter().copied().chain([*place]).collect());
+                }
+            }
+        }
+        ways = longer;
+    }
+    ways
 }
