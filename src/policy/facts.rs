@@ -62,6 +62,11 @@ pub trait Facts {
     fn is_unchanged(&self, _path: &Path) -> bool {
         false
     }
+    /// The text of every git configuration file that applies in this folder, but the system's and
+    /// the user's: `.git/config` and `config.worktree`. Nothing when that can't be known.
+    fn git_config(&self, _cwd: &Path) -> Option<String> {
+        None
+    }
     /// How often this rule has granted a command in this Run (`max_calls`).
     fn calls_so_far(&self, _rule: &RuleRef) -> u64 {
         u64::MAX

@@ -405,6 +405,80 @@ fn exactly(path: &Path, rule: &RuleRef) -> Vec<FilePattern> {
         .collect()
 }
 
+impl FileRules {
+    /// Whether every file that a glob in `folder` can name may be read. The folder is resolved;
+    /// `rest` is the pattern below it.
+    pub fn may_read_glob(&self, folder: &Path, rest: &str) -> Ruling<'_> {
+        let rule = self.may_read(folder)?;
+        match hit(&self.deny_read, folder, rest) {
+            Some(pattern) => {
+                let reason = format!("the glob could name a file that `{}` denies", pattern.text);
+                Err((pattern.rule.clone(), reason))
+            }
+            None => Ok(rule),
+        }
+    }
+
+    /// The same for writing: one write rule must cover the whole folder.
+    pub fn may_write_glob(&self, folder: &Path, rest: &str) -> Ruling<'_> {
+        if let Some(pattern) = hit(&self.protect, folder, rest) {
+            let reason = format!("the glob could name a file that `{}` protects", pattern.text);
+            return Err((pattern.rule.clone(), reason));
+        }
+        if let Some(pattern) = self.protecting(folder) {
+            let reason = format!("{} is protected", folder.display());
+            return Err((pattern.rule.clone(), reason));
+        }
+        let covering = self
+            .write
+            .iter()
+            .find(|pattern| pattern.whole_folder && folder.starts_with(&pattern.base));
+        match covering {
+            Some(pattern) => Ok(&pattern.rule),
+            None => {
+                let reason = format!("no write rule covers all of {}", folder.display());
+                Err((RuleRef::built_in("files.write: everything else is denied"), reason))
+            }
+        }
+    }
+
+    /// What would go when this path goes with all it holds.
+    pub fn protected_below(&self, path: &Path) -> Option<&FilePattern> {
+        let is_real = |pattern: &&FilePattern| pattern.base != Path::new("/");
+        self.protect
+            .iter()
+            .chain(&self.deny_read)
+            .filter(is_real)
+            .find(|pattern| pattern.base.starts_with(path) && pattern.base != path)
+    }
+}
+
+/// The pattern that a glob below a folder could hit.
+fn hit<'a>(patterns: &'a [FilePattern], folder: &Path, rest: &str) -> Option<&'a FilePattern> {
+    patterns.iter().find(|pattern| {
+        let related = pattern.base.starts_with(folder) || folder.starts_with(&pattern.base);
+        let glob = pattern.glob.strip_suffix("/**").unwrap_or(&pattern.glob);
+        let name = glob.rsplit('/').next().unwrap_or(glob);
+        related && rest.split('/').any(|part| names_may_meet(part, name))
+    })
+}
+
+/// Whether some name matches both globs; yes when that is not certain.
+fn names_may_meet(glob: &str, name: &str) -> bool {
+    // Bash never expands a glob to a hidden name unless the dot is spelled out.
+    if name.starts_with('.') && !glob.starts_with('.') {
+        return false;
+    }
+    if !has_glob(name) {
+        return build(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name));
+    }
+    let head = |text: &str| text.split(['*', '?', '[', '{', '\\']).next().unwrap_or_default().to_owned();
+    let tail = |text: &str| text.rsplit(['*', '?', ']', '}', '\\']).next().unwrap_or_default().to_owned();
+    let (a, b) = (head(glob), head(name));
+    let (c, d) = (tail(glob), tail(name));
+    (a.starts_with(&b) || b.starts_with(&a)) && (c.ends_with(&d) || d.ends_with(&c))
+}
+
 /// A rule's `cwd`: the folder itself and, with `**`, those below it.
 pub fn folder_glob(text: &str, ground: &Ground) -> Option<globset::GlobMatcher> {
     let bound = bind(text, &RuleRef::built_in("cwd"), ground)?;

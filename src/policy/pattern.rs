@@ -118,11 +118,6 @@ impl Pattern {
         self.words.iter().any(|word| matches!(word, WordPattern::Rest))
     }
 
-    /// Whether every word is spelled out.
-    pub fn is_exact(&self) -> bool {
-        self.words.iter().all(|word| matches!(word, WordPattern::Literal(_)))
-    }
-
     /// Whether the pattern matches whatever the unknown words turn out to be. The first word is
     /// compared by `program`, since a program has more than one name.
     pub fn surely_matches(&self, program: &dyn Fn(&WordPattern) -> bool, words: &[Value]) -> bool {
@@ -134,6 +129,24 @@ impl Pattern {
     pub fn may_match(&self, program: &dyn Fn(&WordPattern) -> bool, words: &[Value]) -> bool {
         let (Some(first), Some(rest)) = (self.words.first(), words.get(1..)) else { return false };
         program(first) && matches(self.words.get(1..).unwrap_or_default(), rest, Certainty::Perhaps)
+    }
+
+    /// Whether the pattern spells out the word at this very place.
+    pub fn spells_at(&self, index: usize, word: &str) -> bool {
+        let head = self.words.get(..=index).unwrap_or_default();
+        !head.iter().any(|pattern| matches!(pattern, WordPattern::Rest))
+            && head.last().is_some_and(|pattern| pattern.spells(word))
+    }
+
+    /// Whether every word is spelled out, as one text or one of several.
+    pub fn is_spelled_out(&self) -> bool {
+        self.words.iter().all(|word| match word {
+            WordPattern::Literal(_) => true,
+            WordPattern::OneOf(choices) => {
+                choices.iter().all(|choice| matches!(choice, WordPattern::Literal(_)))
+            }
+            _ => false,
+        })
     }
 
     /// Whether the pattern spells out `word`, or a word of a choice list.

@@ -15,6 +15,8 @@ pub struct Unknown {
     /// What each resulting word surely begins with.
     pub prefix: String,
     pub kind: UnknownKind,
+    /// The whole pattern of a word that only globs make unknown, literal signs escaped.
+    pub glob: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! What an allowed command is granted, and what a script of several commands gets: the least that
 //! its parts have in common.
 
+use crate::policy::hazards::Examined;
+use crate::policy::hazards::git::config::Tamed;
 use crate::policy::model::{NetworkChoice, NetworkDefinition, Rule};
 use crate::policy::permit::{Attributes, Network};
 use crate::policy::policy::Policy;
@@ -15,51 +17,44 @@ pub struct Granted {
     pub env: Option<Vec<(String, String)>>,
     /// The rule, for messages.
     pub cmd: String,
-    pub uses_git: bool,
+    /// What its repository's configuration could make git run.
+    pub git: Option<Tamed>,
     /// The rule has a limit of calls.
     pub is_counted: bool,
 }
-
-/// Programs that can use no network and run no other program: they take nothing from the others.
-const INERT: &[&str] = &[
-    "cat", "head", "tail", "grep", "egrep", "fgrep", "wc", "sort", "uniq", "cut", "tr", "sed",
-    "ls", "echo", "printf", "true", "false", "test", "[", "pwd", "tee", "column", "nl", "rev",
-    "tac", "fold", "basename", "dirname", "sleep", "date", "seq", "expr", "jq", "diff", "cmp",
-    "stat", "mkdir", "touch",
-];
 
 impl Granted {
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    pub fn by(rule: &Rule, policy: &Policy, program: &str) -> Self {
-        if INERT.contains(&program) && rule.network.is_none() && rule.env.is_empty() {
-            return Self {
-                timeout: rule.timeout,
-                is_counted: rule.max_calls.is_some(),
-                ..Self::default()
-            };
+    pub fn by(rule: &Rule, policy: &Policy, examined: &Examined, git: Option<Tamed>) -> Self {
+        let is_counted = rule.max_calls.is_some();
+        if examined.inert && rule.network.is_none() && rule.env.is_empty() {
+            return Self { timeout: rule.timeout, is_counted, ..Self::default() };
         }
         let keeps = !policy.untrusted || rule.even_if_untrusted;
         let network = match &rule.network {
             Some(choice) => policy.network_of(choice),
             None => policy.network.clone(),
         };
-        let network = if keeps { network } else { Network::None };
-        let env = if keeps { rule.env.clone() } else { Vec::new() };
         Self {
-            network: Some(network),
+            network: Some(if keeps { network } else { Network::None }),
             timeout: rule.timeout,
-            env: Some(env),
+            env: Some(if keeps { rule.env.clone() } else { Vec::new() }),
             cmd: rule.cmd.clone(),
-            uses_git: program == "git",
-            is_counted: rule.max_calls.is_some(),
+            git,
+            is_counted,
         }
     }
 
-    pub fn by_default(policy: &Policy, program: &str) -> Self {
-        if INERT.contains(&program) {
+    pub fn by_default(
+        policy: &Policy,
+        program: &str,
+        examined: &Examined,
+        git: Option<Tamed>,
+    ) -> Self {
+        if examined.inert {
             return Self::default();
         }
         let network = if policy.untrusted { Network::None } else { policy.network.clone() };
@@ -68,7 +63,7 @@ impl Granted {
             timeout: None,
             env: Some(Vec::new()),
             cmd: program.to_owned(),
-            uses_git: program == "git",
+            git,
             is_counted: false,
         }
     }
@@ -110,12 +105,29 @@ pub fn combine(parts: &[Granted], policy: &Policy) -> (Attributes, Option<String
     let note = lost.map(|part| {
         format!("run `{}` alone to give it the network and variables its rule grants", part.cmd)
     });
+    let mut attributes = Attributes { timeout: longest(parts, policy), network, env };
+    if let Some(tamed) = tamed(parts) {
+        let workspace = policy.workspace.to_string_lossy();
+        // What the policy sets outranks nothing here: a script could not set these either.
+        attributes.env.extend(tamed.environment(&workspace));
+    }
+    (attributes, note)
+}
+
+fn longest(parts: &[Granted], policy: &Policy) -> Option<Duration> {
     let longest = parts.iter().filter_map(|part| part.timeout).max();
     let is_mixed = parts.iter().any(|part| part.timeout.is_none() && part.network.is_some());
-    let timeout = match longest {
-        // Commands without a limit of their own keep the general one.
-        Some(longest) if is_mixed => Some(longest.max(policy.limits.timeout)),
-        longest => longest,
-    };
-    (Attributes { timeout, network, env }, note)
+    // Commands without a limit of their own keep the general one.
+    longest.map(|longest| if is_mixed { longest.max(policy.limits.timeout) } else { longest })
+}
+
+fn tamed(parts: &[Granted]) -> Option<Tamed> {
+    let mut all: Option<Tamed> = None;
+    for tamed in parts.iter().filter_map(|part| part.git.as_ref()) {
+        match &mut all {
+            Some(all) => all.merge(tamed),
+            None => all = Some(tamed.clone()),
+        }
+    }
+    all
 }

@@ -23,11 +23,17 @@ pub struct Verdicts<'a> {
     pub granted: Vec<Granted>,
     /// The rules with a limit of calls that this script used so far, one entry a use.
     pub used: Vec<RuleRef>,
+    /// How many scripts are inside each other right now.
+    pub scripts: usize,
+    /// Whatever is judged now may run any number of times.
+    pub repeats: bool,
+    /// How many commands were judged, scripts inside scripts included.
+    pub judged: usize,
 }
 
 impl<'a> Verdicts<'a> {
     pub fn new(policy: &'a Policy, facts: &'a dyn Facts) -> Self {
-        Self { policy, facts, parts: Vec::new(), granted: Vec::new(), used: Vec::new() }
+        Self { policy, facts, parts: Vec::new(), granted: Vec::new(), used: Vec::new(), scripts: 0, repeats: false, judged: 0 }
     }
 
     pub fn push(&mut self, found: Found) {
@@ -62,6 +68,7 @@ impl<'a> Verdicts<'a> {
 
 impl Judge for Verdicts<'_> {
     fn command(&mut self, simple: &Simple<'_>) {
+        self.judged += 1;
         self.part(simple);
     }
 
@@ -197,11 +204,8 @@ impl Policy {
         verdicts: Verdicts<'_>,
     ) -> Judged<ExecPermit> {
         let Verdicts { parts, granted, .. } = verdicts;
-        let strictest = parts.iter().max_by_key(|part| part.decision).filter(|worst| {
-            // `max_by_key` gives the last; the first of the strictest is what the model reads.
-            worst.decision != Decision::Deny || command.is_some() || !parts.is_empty()
-        });
-        let Some(worst) = strictest.map(|worst| worst.decision) else {
+        let strictest = parts.iter().map(|part| part.decision).max();
+        let Some(worst) = strictest else {
             let verdict = Verdict {
                 action,
                 decision: Decision::Deny,
@@ -238,8 +242,6 @@ impl Policy {
         let verdict = Verdict { action, decision, asked, rule, reason, parts };
         let permit = match (decision, command) {
             (Decision::Allow, Some(command)) => {
-                let mut attributes = attributes;
-                self.neutralise_git(&granted, &mut attributes);
                 Some(ExecPermit::granted(command, request.cwd.clone(), attributes))
             }
             _ => None,
@@ -250,13 +252,6 @@ impl Policy {
     /// What an ask becomes here.
     fn on_ask(&self) -> Decision {
         if self.untrusted || self.on_ask == OnAsk::Deny { Decision::Deny } else { Decision::Allow }
-    }
-
-    fn neutralise_git(
-        &self,
-        _granted: &[Granted],
-        _attributes: &mut crate::policy::permit::Attributes,
-    ) {
     }
 }
 

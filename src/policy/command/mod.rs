@@ -1,6 +1,8 @@
 //! Judging commands: from a request to a verdict with its parts.
 
 mod attributes;
+mod call;
 mod judge;
 mod part;
 mod program;
+mod wrappers;

@@ -195,6 +195,8 @@ struct Builder {
     /// There is a word even if its text is empty.
     exists: bool,
     kind: Option<UnknownKind>,
+    /// The word as a glob pattern, as long as nothing but globs is unknown in it.
+    pattern: Option<String>,
     /// No splitting and no globbing takes place.
     whole: bool,
 }
@@ -202,6 +204,9 @@ struct Builder {
 impl Builder {
     fn text(&mut self, text: &str, quoted: bool) {
         self.exists |= quoted || !text.is_empty();
+        if let Some(pattern) = &mut self.pattern {
+            pattern.push_str(&globset::escape(text));
+        }
         match self.kind {
             // What follows something unknown adds nothing to the known prefix.
             Some(_) => {
@@ -215,6 +220,9 @@ impl Builder {
 
     fn worsen(&mut self, kind: UnknownKind) {
         self.exists = true;
+        if kind != UnknownKind::Glob {
+            self.pattern = None;
+        }
         let rank = |kind: UnknownKind| match kind {
             UnknownKind::Number => 0,
             UnknownKind::One => 1,
@@ -247,7 +255,15 @@ impl Builder {
         if self.whole {
             self.text(sign.encode_utf8(&mut [0; 4]), false);
         } else {
+            if self.kind.is_none() && sign != '[' {
+                self.pattern = Some(globset::escape(&self.text));
+            } else if sign == '[' {
+                self.pattern = None;
+            }
             self.worsen(UnknownKind::Glob);
+            if let Some(pattern) = &mut self.pattern {
+                pattern.push(sign);
+            }
         }
     }
 
@@ -281,7 +297,8 @@ impl Builder {
             Some(kind) => {
                 let prefix = std::mem::take(&mut self.text);
                 let text = short(&word.raw);
-                self.done.push(Value::Unknown(Unknown { text, prefix, kind }));
+                let glob = self.pattern.take().filter(|_| kind == UnknownKind::Glob);
+                self.done.push(Value::Unknown(Unknown { text, prefix, kind, glob }));
             }
             None if self.exists || word.pieces.is_empty() => {
                 self.done.push(Value::Known(self.text));

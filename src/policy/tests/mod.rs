@@ -1,5 +1,6 @@
 //! Tests of the room as a whole, on facts that are made up.
 
+mod presets;
 mod scripts;
 
 use super::{CommandRequest, Facts, Ground, Policy, PolicyFile};
