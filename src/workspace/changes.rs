@@ -15,9 +15,10 @@ use super::git::index::{GITLINK, LINK, TREE};
 use super::git::tree::{self, TreeBuilder, TreeFile};
 use super::git::watch::{GitWarning, Watched};
 use super::git::{Head, Oid, head_of_nested};
+use super::kept::hash_file;
 use super::manifest::{Entry, Flags, Manifest, Stamp, differences};
-use super::read::{is_gone, link_target, read_whole};
-use super::start::{Origin, Start};
+use super::read::{is_gone, link_target, open_regular, read_whole};
+use super::start::Start;
 use super::track::{CallRef, Touched};
 use super::walk::Unseen;
 use super::{Captured, Workspace};
@@ -185,10 +186,12 @@ impl<'a> Builder<'a> {
                 doubtful.insert(found.path);
             }
         }
-        let racy = start.entries().iter().filter(|entry| entry.flags.has(Flags::RACY));
-        doubtful.extend(
-            racy.filter(|entry| !entry.flags.has(Flags::NESTED)).map(|entry| start.name(entry)),
-        );
+        for (position, entry) in start.entries().iter().enumerate() {
+            let racy = entry.flags.has(Flags::RACY) && !entry.flags.has(Flags::NESTED);
+            if racy && !self.has_same_hash(position, entry) {
+                doubtful.insert(start.name(entry));
+            }
+        }
         for path in doubtful {
             self.compare_path(path, &start, &end);
         }
@@ -196,6 +199,15 @@ impl<'a> Builder<'a> {
             self.say(&path, format!("{count} files changed inside this nested repository"));
         }
         self.compare_nested_heads();
+    }
+
+    /// Whether a file holds what it held at the start, told by its hash.
+    fn has_same_hash(&self, position: usize, entry: &Entry) -> bool {
+        let path = self.start.manifest.name(entry);
+        let Some(oid) = self.start.oid(position) else { return false };
+        let Ok((file, now)) = open_regular(&self.workspace.root, path) else { return false };
+        let hash = hash_file(&file, now.size, oid.format());
+        now.mode == entry.stamp.mode && hash.is_ok_and(|hash| hash == Some(oid))
     }
 
     fn compare_path(&mut self, path: &[u8], start: &Manifest, end: &Manifest) {
@@ -452,11 +464,7 @@ impl<'a> Builder<'a> {
                 let commit = self.start.nested_heads.get(path).copied().flatten();
                 start.extend(commit.map(|commit| (path, GITLINK, commit)));
             } else if entry.stamp.has_content() && !entry.flags.has(Flags::NESTED) {
-                let oid = match self.start.origin(position) {
-                    Origin::NotKept(_) | Origin::None => return (None, None),
-                    _ => self.start.oid(position),
-                };
-                let Some(oid) = oid else { return (None, None) };
+                let Some(oid) = self.start.oid(position) else { return (None, None) };
                 start.push((path, git_mode(&entry.stamp), oid));
             }
         }

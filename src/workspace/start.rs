@@ -22,7 +22,7 @@ use super::git::index::{Index, LINK};
 use super::git::objects::{ObjectError, Objects};
 use super::git::watch::Watched;
 use super::git::{GitPlace, Head, ObjectFormat, Oid, head_of_nested, read_bounded};
-use super::kept::{Fate, Keeper, KeptRef, read_kept};
+use super::kept::{Fate, Keeper, KeptRef, hash_file, read_kept};
 use super::manifest::{Entry, Flags, Manifest, Stamp};
 use super::read::{link_target, open_regular};
 use super::rules::{self, RULE_FILE_LIMIT, Rules};
@@ -52,6 +52,8 @@ pub(crate) struct Start {
     pub(crate) manifest: Arc<Manifest>,
     origins: Vec<Origin>,
     kept: Vec<KeptRef>,
+    /// Ids of contents that were not kept, by position.
+    hashed: BTreeMap<u32, Oid>,
     parts: Vec<File>,
     reasons: Vec<String>,
     pub(crate) known: Known,
@@ -97,6 +99,7 @@ impl Start {
             manifest: Arc::default(),
             origins: Vec::new(),
             kept: Vec::new(),
+            hashed: BTreeMap::new(),
             parts: taken.parts,
             reasons: Vec::new(),
             nested_heads: nested_heads(workspace.root(), &walked.known),
@@ -123,7 +126,10 @@ impl Start {
                     start.kept.push(kept);
                     Origin::Kept(start.kept.len() as u32 - 1)
                 }
-                Ok(Fate::TooLarge) => start.not_kept("it was larger than the limit for copies"),
+                Ok(Fate::TooLarge(oid)) => {
+                    start.hashed.extend(oid.map(|oid| (one.position, oid)));
+                    start.not_kept("it was larger than the limit for copies")
+                }
                 Err(why) => start.not_kept(&why),
             };
             if let Some(slot) = origins.get_mut(position) {
@@ -153,7 +159,8 @@ impl Start {
         match self.origin(position) {
             Origin::Tracked(at) => Some(self.index.as_ref()?.entries().get(at as usize)?.oid),
             Origin::Kept(at) => Some(self.kept.get(at as usize)?.oid),
-            Origin::None | Origin::NotKept(_) => None,
+            Origin::NotKept(_) => self.hashed.get(&u32::try_from(position).ok()?).copied(),
+            Origin::None => None,
         }
     }
 
@@ -393,7 +400,15 @@ impl Reader<'_> {
         }
         let (file, seen) = open_regular(self.root, name)?;
         *stamp = Some(seen);
-        keeper.take_file(&file, seen.size, known, room).map_err(failed)
+        let fate = keeper.take_file(&file, seen.size, known, room).map_err(failed)?;
+        match fate {
+            // Whether it changes within this tick of the clock can only be told by its hash.
+            Fate::TooLarge(None) if entry.flags.has(Flags::RACY) => {
+                let oid = hash_file(&file, seen.size, keeper.format()).map_err(failed)?;
+                Ok(Fate::TooLarge(oid))
+            }
+            fate => Ok(fate),
+        }
     }
 }
 

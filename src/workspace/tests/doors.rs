@@ -55,7 +55,10 @@ fn reading_is_bounded_and_never_waits() {
     let _socket = std::os::unix::net::UnixListener::bind(scene.path("socket")).expect("binds");
     let workspace = scene.open();
     let whole = read(&workspace, &scene.path("file"), 10).expect("reads");
-    assert_eq!((whole.bytes.as_slice(), whole.cut, whole.size), (b"0123456789".as_slice(), false, 10));
+    assert_eq!(
+        (whole.bytes.as_slice(), whole.cut, whole.size),
+        (b"0123456789".as_slice(), false, 10)
+    );
     let cut = read(&workspace, &scene.path("file"), 4).expect("reads");
     assert_eq!((cut.bytes.as_slice(), cut.cut, cut.size), (b"0123".as_slice(), true, 10));
     assert_eq!(read(&workspace, &scene.path("file"), 0).expect("reads").bytes, b"");
@@ -88,9 +91,8 @@ fn a_link_put_in_place_after_the_verdict_is_not_followed() {
     scene.link(&secret, "sub");
     let error = read(&workspace, &path, 100).expect_err("refused");
     assert!(matches!(error, WorkspaceError::Relinked { .. }), "{error}");
-    let error = workspace
-        .list(&ReadPermit::for_test(scene.path("sub")), 3, 100)
-        .expect_err("nor listed");
+    let error =
+        workspace.list(&ReadPermit::for_test(scene.path("sub")), 3, 100).expect_err("nor listed");
     assert!(!error.to_string().is_empty());
     // Outside the workspace the same holds.
     let elsewhere = scene.beside("elsewhere");
@@ -111,7 +113,8 @@ fn both_ways_in_refuse_the_same() {
         assert!(root.open_file(b"a/b/file").is_ok());
         assert!(root.open_folder(b"a/b").is_ok());
         assert!(root.open_folder(b"").is_ok());
-        for bad in ["link/b/file", "a/end", "a/../a/b/file", "./a", "", "/etc/passwd", "..", "a//b"] {
+        for bad in ["link/b/file", "a/end", "a/../a/b/file", "./a", "", "/etc/passwd", "..", "a//b"]
+        {
             assert!(root.open_file(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(root.open_folder(b"link").is_err());
