@@ -38,7 +38,8 @@ pub(crate) enum Fate {
     /// It is the blob that git holds.
     SameAs,
     Kept(KeptRef),
-    TooLarge,
+    /// Not kept; its id, where it was to be had at no cost.
+    TooLarge(Option<Oid>),
 }
 
 impl Keeper {
@@ -52,6 +53,10 @@ impl Keeper {
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let out = BufWriter::with_capacity(256 << 10, file);
         Ok(Self { part, format, out, at: 0, buffer: Vec::new() })
+    }
+
+    pub(crate) fn format(&self) -> ObjectFormat {
+        self.format
     }
 
     /// Take in a file of `size` bytes, unless it is the blob `known` or would need more than
@@ -81,7 +86,7 @@ impl Keeper {
                 return Ok(Fate::SameAs);
             }
         }
-        if size > room { Ok(Fate::TooLarge) } else { self.copy(file, size) }
+        if size > room { Ok(Fate::TooLarge(None)) } else { self.copy(file, size) }
     }
 
     pub(crate) fn take_bytes(
@@ -96,7 +101,7 @@ impl Keeper {
         }
         let len = bytes.len() as u64;
         if len > room {
-            return Ok(Fate::TooLarge);
+            return Ok(Fate::TooLarge(Some(oid)));
         }
         self.out.write_all(bytes)?;
         Ok(Fate::Kept(self.kept(len, oid)))

@@ -6,18 +6,22 @@
 //! the repository configures is run or obeyed: its files are read as bytes.
 //!
 //! Reading starts at [`Workspace`]. `beneath` is how files are reached, `walk` and `manifest` how
-//! the tree is seen, `start` what is kept of it, `track` and `changes` what became of it,
-//! `commit` how patches are written.
+//! the tree is seen, `start` what is kept of it, `track` who changed it, `changes` what became of
+//! it, `commit` how patches are written, `git` how a repository is read.
 
 mod beneath;
 mod changes;
 mod commit;
+mod compare;
 mod error;
+mod gather;
 pub mod git;
 mod guard;
+mod inexpressible;
 mod kept;
 mod list;
 pub(crate) mod manifest;
+mod queue;
 mod read;
 mod resolve;
 mod rules;
@@ -26,6 +30,7 @@ mod support;
 #[cfg(test)]
 mod tests;
 mod track;
+mod trees;
 mod walk;
 
 use std::collections::HashSet;

@@ -11,23 +11,19 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::FileType;
-
-use super::beneath::Root;
+use super::Workspace;
 use super::error::WorkspaceError;
-use super::git::index::{Index, LINK};
+use super::gather::{sort_out, take_in};
+use super::git::index::Index;
 use super::git::objects::{ObjectError, Objects};
 use super::git::watch::Watched;
 use super::git::{GitPlace, Head, ObjectFormat, Oid, head_of_nested, read_bounded};
-use super::kept::{Fate, Keeper, KeptRef, read_kept};
-use super::manifest::{Entry, Flags, Manifest, Stamp};
-use super::read::{link_target, open_regular};
+use super::kept::{Fate, KeptRef, read_kept};
+use super::manifest::{Flags, Manifest, Stamp};
 use super::rules::{self, RULE_FILE_LIMIT, Rules};
 use super::walk::{Known, Unseen, WalkInput, walk};
-use super::{Limits, Workspace};
 
 /// Times this close to a look may stay the same through one more change.
 const RACY_SLACK: i64 = 20_000_000;
@@ -52,6 +48,8 @@ pub(crate) struct Start {
     pub(crate) manifest: Arc<Manifest>,
     origins: Vec<Origin>,
     kept: Vec<KeptRef>,
+    /// Ids of contents that were not kept, by position.
+    hashed: BTreeMap<u32, Oid>,
     parts: Vec<File>,
     reasons: Vec<String>,
     pub(crate) known: Known,
@@ -97,6 +95,7 @@ impl Start {
             manifest: Arc::default(),
             origins: Vec::new(),
             kept: Vec::new(),
+            hashed: BTreeMap::new(),
             parts: taken.parts,
             reasons: Vec::new(),
             nested_heads: nested_heads(workspace.root(), &walked.known),
@@ -123,7 +122,10 @@ impl Start {
                     start.kept.push(kept);
                     Origin::Kept(start.kept.len() as u32 - 1)
                 }
-                Ok(Fate::TooLarge) => start.not_kept("it was larger than the limit for copies"),
+                Ok(Fate::TooLarge(oid)) => {
+                    start.hashed.extend(oid.map(|oid| (one.position, oid)));
+                    start.not_kept("it was larger than the limit for copies")
+                }
                 Err(why) => start.not_kept(&why),
             };
             if let Some(slot) = origins.get_mut(position) {
@@ -153,7 +155,8 @@ impl Start {
         match self.origin(position) {
             Origin::Tracked(at) => Some(self.index.as_ref()?.entries().get(at as usize)?.oid),
             Origin::Kept(at) => Some(self.kept.get(at as usize)?.oid),
-            Origin::None | Origin::NotKept(_) => None,
+            Origin::NotKept(_) => self.hashed.get(&u32::try_from(position).ok()?).copied(),
+            Origin::None => None,
         }
     }
 
@@ -260,141 +263,6 @@ fn is_racy(stamp: &Stamp, began: i64) -> bool {
     let coarse = stamp.ctime % 1_000_000_000 == 0;
     let slack = if coarse { RACY_SLACK_COARSE } else { RACY_SLACK };
     stamp.ctime.saturating_add(slack) >= began
-}
-
-/// Sort the entries: those whose blob git certainly holds, and those that must be read.
-fn sort_out(manifest: &Manifest, index: Option<&Index>) -> (Vec<Origin>, Vec<u32>) {
-    let mut origins = vec![Origin::None; manifest.len()];
-    let mut open = Vec::new();
-    let tracked = index.map(Index::entries).unwrap_or_default();
-    let mut next = 0;
-    for (position, entry) in manifest.entries().iter().enumerate() {
-        if !entry.stamp.has_content() || entry.flags.has(Flags::NESTED) {
-            continue;
-        }
-        let name = manifest.name(entry);
-        let found = index.and_then(|index| {
-            while tracked.get(next).is_some_and(|tracked| index.name(tracked) < name) {
-                next += 1;
-            }
-            tracked.get(next).filter(|tracked| index.name(tracked) == name)
-        });
-        if let Some(tracked) = found {
-            origins[position] = Origin::Tracked(next as u32);
-            let certain = index.is_some_and(|index| index.is_clean(tracked, &entry.stamp));
-            if certain && !entry.flags.has(Flags::CONVERTED) {
-                continue;
-            }
-        }
-        open.push(position as u32);
-    }
-    (origins, open)
-}
-
-struct Taken {
-    results: Vec<One>,
-    parts: Vec<File>,
-}
-
-struct One {
-    position: u32,
-    fate: Result<Fate, String>,
-    /// The stamp of what was really read, where it is another than the walk saw.
-    stamp: Option<Stamp>,
-}
-
-/// Read every open entry on a few threads: hash it, and copy it unless git holds it.
-fn take_in(
-    workspace: &Workspace,
-    manifest: &Manifest,
-    index: Option<&Index>,
-    open: &[u32],
-    format: ObjectFormat,
-) -> Result<Taken, WorkspaceError> {
-    const CHUNK: usize = 64;
-    let next = AtomicUsize::new(0);
-    let total = AtomicU64::new(0);
-    let threads = if open.len() < CHUNK { 1 } else { workspace.limits.threads.max(1) };
-    let reader = Reader { root: &workspace.root, manifest, index, limits: &workspace.limits };
-    let work = |part: usize| -> std::io::Result<(usize, Vec<One>, File)> {
-        let mut keeper = Keeper::create(&workspace.store, part as u32, format)?;
-        let mut results = Vec::new();
-        loop {
-            let at = next.fetch_add(CHUNK, Ordering::Relaxed);
-            let chunk = open.get(at..).unwrap_or_default();
-            if chunk.is_empty() {
-                break;
-            }
-            for position in chunk.iter().take(CHUNK) {
-                results.push(reader.take(*position, &mut keeper, &total));
-            }
-        }
-        Ok((part, results, keeper.finish()?))
-    };
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|part| scope.spawn(move || work(part))).collect();
-        let own = work(0);
-        let lost = || Err(std::io::Error::other("a thread broke off"));
-        let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|_| lost()));
-        [own].into_iter().chain(joined.collect::<Vec<_>>()).collect()
-    });
-    let mut taken = Taken { results: Vec::with_capacity(open.len()), parts: Vec::new() };
-    for outcome in outcomes {
-        let store = workspace.store.as_os_str().as_bytes();
-        let (_, results, file) =
-            outcome.map_err(|cause| WorkspaceError::io("keep start contents in", store, cause))?;
-        taken.results.extend(results);
-        taken.parts.push(file);
-    }
-    Ok(taken)
-}
-
-struct Reader<'a> {
-    root: &'a Root,
-    manifest: &'a Manifest,
-    index: Option<&'a Index>,
-    limits: &'a Limits,
-}
-
-impl Reader<'_> {
-    fn take(&self, position: u32, keeper: &mut Keeper, total: &AtomicU64) -> One {
-        let Some(entry) = self.manifest.entries().get(position as usize) else {
-            return One { position, fate: Err("not kept".to_owned()), stamp: None };
-        };
-        let room = self.limits.start_total.saturating_sub(total.load(Ordering::Relaxed));
-        let room = room.min(self.limits.start_file);
-        let mut stamp = None;
-        let fate = self.take_entry(entry, keeper, room, &mut stamp);
-        if let Ok(Fate::Kept(kept)) = &fate {
-            total.fetch_add(kept.len, Ordering::Relaxed);
-        }
-        let stamp = stamp.filter(|stamp| *stamp != entry.stamp);
-        One { position, fate: fate.map_err(|error| error.to_string()), stamp }
-    }
-
-    fn take_entry(
-        &self,
-        entry: &Entry,
-        keeper: &mut Keeper,
-        room: u64,
-        stamp: &mut Option<Stamp>,
-    ) -> Result<Fate, WorkspaceError> {
-        let name = self.manifest.name(entry);
-        let failed = |cause| WorkspaceError::io("keep", name, cause);
-        let is_link = entry.stamp.kind() == FileType::Symlink;
-        let known = self
-            .index
-            .and_then(|index| index.find(name))
-            .filter(|tracked| !tracked.unmerged && (tracked.mode == LINK) == is_link);
-        let known = known.map(|tracked| &tracked.oid);
-        if is_link {
-            let target = link_target(self.root, name)?;
-            return keeper.take_bytes(&target, known, room).map_err(failed);
-        }
-        let (file, seen) = open_regular(self.root, name)?;
-        *stamp = Some(seen);
-        keeper.take_file(&file, seen.size, known, room).map_err(failed)
-    }
 }
 
 /// Paths that are left out, as bytes relative to the workspace.

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -19,6 +19,7 @@ use super::beneath::{Root, stat_in};
 use super::error::WorkspaceError;
 use super::git::index::{GITLINK, Index};
 use super::manifest::{Flags, Manifest, Stamp};
+use super::queue::Queue;
 use super::read::read_small_in;
 use super::rules::{RULE_FILE_LIMIT, RuleMap, Rules, converting};
 
@@ -135,71 +136,6 @@ fn merge(parts: Vec<Walked>) -> Option<Walked> {
     whole.manifest.sort();
     whole.unseen.sort_by(|left, right| left.path.cmp(&right.path));
     Some(whole)
-}
-
-/// Folders still to be visited; the walk ends when none is left and no thread is busy.
-struct Queue {
-    state: Mutex<QueueState>,
-    changed: Condvar,
-}
-
-struct QueueState {
-    jobs: Vec<Job>,
-    busy: usize,
-    panicked: bool,
-}
-
-impl Queue {
-    fn new(first: Job) -> Self {
-        let state = QueueState { jobs: vec![first], busy: 0, panicked: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
-    }
-
-    fn run(&self, mut visit: impl FnMut(Job, &mut Vec<Job>)) {
-        while let Some(job) = self.next() {
-            let mut done = Done { queue: self, more: Vec::new() };
-            visit(job, &mut done.more);
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if state.panicked {
-                return None;
-            }
-            if let Some(job) = state.jobs.pop() {
-                state.busy += 1;
-                return Some(job);
-            }
-            if state.busy == 0 {
-                return None;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn panicked(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).panicked
-    }
-}
-
-/// Hands in the folders found and the thread's idleness in one step, also when it panics: the other
-/// threads must not wait for it for ever.
-struct Done<'a> {
-    queue: &'a Queue,
-    more: Vec<Job>,
-}
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        let mut state = self.queue.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.jobs.append(&mut self.more);
-        state.busy -= 1;
-        state.panicked |= std::thread::panicking();
-        drop(state);
-        self.queue.changed.notify_all();
-    }
 }
 
 struct Worker<'a> {

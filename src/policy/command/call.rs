@@ -87,7 +87,11 @@ impl Verdicts<'_> {
         let is_builtin = !program.word.contains('/') && builtin(&program.word).is_some();
         if program.file.is_none() && !is_builtin {
             let reason = format!("there is no program `{}` on the clean PATH", program.word);
-            return Some(Found::deny(text, built_in("programs: resolved on the clean PATH"), reason));
+            return Some(Found::deny(
+                text,
+                built_in("programs: resolved on the clean PATH"),
+                reason,
+            ));
         }
         if examined.known {
             return None;

@@ -6,32 +6,50 @@ const RUNS: &str = "runs another program";
 const WRITES: &str = "writes a file";
 
 pub const READERS: &[Spec] = &[
-    Spec::reader(&["cat", "tac", "rev", "nl", "expand", "unexpand", "fold", "fmt", "paste", "comm"],
-        "-s -b -d -f -h -i -l -n -v -w -t -g -p --separator --body-numbering --number-width --tabs --width --delimiters --output-delimiter"),
+    Spec::reader(
+        &["cat", "tac", "rev", "nl", "expand", "unexpand", "fold", "fmt", "paste", "comm"],
+        "-s -b -d -f -h -i -l -n -v -w -t -g -p --separator --body-numbering --number-width --tabs --width --delimiters --output-delimiter",
+    ),
     Spec::reader(&["head"], "-n -c --lines --bytes"),
-    Spec::reader(&["tail"],
-        "-n -c -s --lines --bytes --sleep-interval --pid --max-unchanged-stats"),
+    Spec::reader(
+        &["tail"],
+        "-n -c -s --lines --bytes --sleep-interval --pid --max-unchanged-stats",
+    ),
     Spec { reads: "--files0-from", ..Spec::reader(&["wc"], "--total") },
-    Spec::reader(&["cut"],
-        "-b -c -d -f --bytes --characters --delimiter --fields --output-delimiter"),
+    Spec::reader(
+        &["cut"],
+        "-b -c -d -f --bytes --characters --delimiter --fields --output-delimiter",
+    ),
     Spec::reader(&["join"], "-1 -2 -a -v -e -j -o -t"),
     Spec::reader(&["od"], "-A -j -N -S -t -w --address-radix --skip-bytes --read-bytes --format"),
-    Spec { reads: "-f --format-file", ..Spec::reader(&["hexdump", "hd"], "-e -n -s --length --skip --format") },
+    Spec {
+        reads: "-f --format-file",
+        ..Spec::reader(&["hexdump", "hd"], "-e -n -s --length --skip --format")
+    },
     Spec::reader(&["strings"], "-n -t -e -T -s --bytes --radix --encoding --target"),
-    Spec::reader(&["ls", "dir", "vdir"],
-        "-I -w -T --hide --ignore --width --tabsize --block-size --sort --time --time-style --format --indicator-style --quoting-style"),
+    Spec::reader(
+        &["ls", "dir", "vdir"],
+        "-I -w -T --hide --ignore --width --tabsize --block-size --sort --time --time-style --format --indicator-style --quoting-style",
+    ),
     Spec::reader(&["stat"], "-c --format --printf"),
     Spec {
         reads: "-f -m --files-from --magic-file",
         risks: &[
             Risk { options: "-C --compile", value: RiskValue::None, why: WRITES },
-            Risk { options: "-z -Z --uncompress --uncompress-noreport", value: RiskValue::None, why: RUNS },
+            Risk {
+                options: "-z -Z --uncompress --uncompress-noreport",
+                value: RiskValue::None,
+                why: RUNS,
+            },
         ],
         ..Spec::reader(&["file"], "-F -P -e --separator --parameter --exclude")
     },
     Spec {
         reads: "-X --exclude-from --files0-from",
-        ..Spec::reader(&["du"], "-d -B -t --max-depth --block-size --threshold --exclude --time --time-style")
+        ..Spec::reader(
+            &["du"],
+            "-d -B -t --max-depth --block-size --threshold --exclude --time --time-style",
+        )
     },
     Spec::reader(&["df"], "-B -t -x --block-size --type --exclude-type --output"),
     Spec {
@@ -39,24 +57,43 @@ pub const READERS: &[Spec] = &[
             Risk { options: "-o", value: RiskValue::Writes, why: WRITES },
             Risk { options: "-R", value: RiskValue::None, why: WRITES },
         ],
-        ..Spec::reader(&["tree"],
-            "-L -P -I -H -T --charset --filelimit --timefmt --sort --gitfile --infofile")
+        ..Spec::reader(
+            &["tree"],
+            "-L -P -I -H -T --charset --filelimit --timefmt --sort --gitfile --infofile",
+        )
     },
     Spec {
         reads: "-X --exclude-from --from-file --to-file",
         risks: &[Risk { options: "-l --paginate", value: RiskValue::None, why: RUNS }],
-        ..Spec::reader(&["diff"],
-            "-U -C -W -I -x -F -S -L --unified --context --width --ignore-matching-lines --exclude --label --show-function-line --starting-file --tabsize --color --palette --horizon-lines --line-format --old-line-format --new-line-format --unchanged-line-format")
+        ..Spec::reader(
+            &["diff"],
+            "-U -C -W -I -x -F -S -L --unified --context --width --ignore-matching-lines --exclude --label --show-function-line --starting-file --tabsize --color --palette --horizon-lines --line-format --old-line-format --new-line-format --unchanged-line-format",
+        )
     },
     Spec::reader(&["cmp"], "-n -i --bytes --ignore-initial"),
     Spec::reader(
-        &["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "sum"],
+        &[
+            "md5sum",
+            "sha1sum",
+            "sha224sum",
+            "sha256sum",
+            "sha384sum",
+            "sha512sum",
+            "b2sum",
+            "cksum",
+            "sum",
+        ],
         "-l -a --length --algorithm",
     ),
-    Spec::reader(&["column"], "-c -s -o -N -R -H -W -T -E -O -n -t -d -C --separator --output-separator --table-columns"),
+    Spec::reader(
+        &["column"],
+        "-c -s -o -N -R -H -W -T -E -O -n -t -d -C --separator --output-separator --table-columns",
+    ),
     Spec::reader(&["base64", "base32"], "-w --wrap"),
-    Spec { operands: Operands::ReadThenWrite, ..Spec::reader(&["uniq"],
-        "-f -s -w --skip-fields --skip-chars --check-chars") },
+    Spec {
+        operands: Operands::ReadThenWrite,
+        ..Spec::reader(&["uniq"], "-f -s -w --skip-fields --skip-chars --check-chars")
+    },
     Spec { operands: Operands::ReadThenWrite, ..Spec::reader(&["xxd"], "-b -c -g -l -n -o -R -s") },
     Spec {
         flags: "bdfgiMhnRrVcCmsuz",
@@ -64,7 +101,11 @@ pub const READERS: &[Spec] = &[
         values: "-k -t -S --key --field-separator --buffer-size --parallel --batch-size --sort",
         reads: "--files0-from --random-source",
         risks: &[
-            Risk { options: "-o --output", value: RiskValue::Writes, why: "writes a file; use `> FILE`" },
+            Risk {
+                options: "-o --output",
+                value: RiskValue::Writes,
+                why: "writes a file; use `> FILE`",
+            },
             Risk { options: "-T --temporary-directory", value: RiskValue::Writes, why: WRITES },
             Risk { options: "--compress-program", value: RiskValue::Some, why: RUNS },
         ],
@@ -74,8 +115,10 @@ pub const READERS: &[Spec] = &[
     Spec {
         reads: "-f --file --exclude-from",
         operands: Operands::PatternThenRead("-e -f --regexp --file"),
-        ..Spec::reader(&["grep", "egrep", "fgrep"],
-            "-e -m -A -B -C -d -D --regexp --max-count --after-context --before-context --context --include --exclude --exclude-dir --label --binary-files --directories --devices --color --colour --group-separator")
+        ..Spec::reader(
+            &["grep", "egrep", "fgrep"],
+            "-e -m -A -B -C -d -D --regexp --max-count --after-context --before-context --context --include --exclude --exclude-dir --label --binary-files --directories --devices --color --colour --group-separator",
+        )
     },
     Spec {
         flags: "abcFhHiIlLnNopPqsSuUvVwxz0.",
@@ -110,16 +153,25 @@ pub const READERS: &[Spec] = &[
 
 /// Programs that work on their words and standard streams alone.
 pub const TEXTS: &[Spec] = &[
-    Spec::texts(&["echo", "true", "false", "pwd", "basename", "dirname", "realpath", "readlink", "seq",
-        "sleep", "expr", "whoami", "id", "uname", "nproc", "arch", "tr", "which", "yes", "factor",
-        "numfmt", "tty", "groups", "locale", "getconf"], ""),
+    Spec::texts(
+        &[
+            "echo", "true", "false", "pwd", "basename", "dirname", "realpath", "readlink", "seq",
+            "sleep", "expr", "whoami", "id", "uname", "nproc", "arch", "tr", "which", "yes",
+            "factor", "numfmt", "tty", "groups", "locale", "getconf",
+        ],
+        "",
+    ),
     Spec {
         reads: "-f -r --file --reference",
         risks: &[Risk { options: "-s --set", value: RiskValue::Some, why: "sets the clock" }],
         ..Spec::texts(&["date"], "-d --date --rfc-3339")
     },
     Spec {
-        risks: &[Risk { options: "-v", value: RiskValue::Some, why: "sets a variable by a name that bash evaluates" }],
+        risks: &[Risk {
+            options: "-v",
+            value: RiskValue::Some,
+            why: "sets a variable by a name that bash evaluates",
+        }],
         lenient: true,
         ..Spec::texts(&["printf"], "")
     },

@@ -190,11 +190,9 @@ impl Reading<'_> {
             // A flag; an optional value changes nothing.
         } else if let Some(risk) = spec.risks.iter().find(|risk| has(risk.options, name)) {
             self.take_risk(risk, glued, name);
-        } else if let Some(risk) = spec
-            .risks
-            .iter()
-            .find(|risk| risk.options.split(' ').any(|o| o.starts_with("--") && o.starts_with(name)))
-        {
+        } else if let Some(risk) = spec.risks.iter().find(|risk| {
+            risk.options.split(' ').any(|o| o.starts_with("--") && o.starts_with(name))
+        }) {
             self.risk(format!("{name} may be short for an option that {}", risk.why));
         } else if !spec.lenient {
             self.risk(format!("{name} is no option that is known to be harmless"));

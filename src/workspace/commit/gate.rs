@@ -31,6 +31,15 @@ pub(crate) mod testing {
     thread_local! {
         static FAULT: Cell<Fault> = const { Cell::new(Fault::Never) };
         static CALLS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+        static MEDDLER: RefCell<Option<Meddler>> = const { RefCell::new(None) };
+    }
+
+    /// Something that happens between two calls of a commit, as another process would do it.
+    type Meddler = (usize, Box<dyn FnOnce()>);
+
+    /// Before the call with this number, do `act` once.
+    pub(crate) fn meddle(before: usize, act: impl FnOnce() + 'static) {
+        MEDDLER.set(Some((before, Box::new(act))));
     }
 
     /// Set the fault and begin to count anew.
@@ -49,6 +58,9 @@ pub(crate) mod testing {
             calls.push(call);
             calls.len()
         });
+        if let Some((_, act)) = MEDDLER.with_borrow_mut(|it| it.take_if(|(at, _)| *at == number)) {
+            act();
+        }
         let fails = match FAULT.get() {
             Fault::Never => false,
             Fault::Once(at) => number == at,

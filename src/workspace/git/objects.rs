@@ -8,6 +8,8 @@
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 
@@ -17,6 +19,8 @@ use super::{GitPlace, ObjectFormat, Oid, read_bounded};
 /// More packs than a tended repository has; each costs two descriptors.
 const MAX_PACKS: usize = 200;
 const MAX_STORES: usize = 16;
+/// How often packs are looked for anew when an object is missing.
+const MAX_LATE_LOOKS: usize = 20;
 
 #[derive(Debug, Error)]
 pub(crate) enum ObjectError {
@@ -67,24 +71,31 @@ pub(crate) struct Objects {
     format: ObjectFormat,
     folders: Vec<PathBuf>,
     packs: Vec<Pack>,
+    /// Packs that were not there at first: a command may have packed what was loose.
+    late: Mutex<Vec<Pack>>,
+    looks: AtomicUsize,
 }
 
 impl Objects {
     pub(crate) fn open(place: &GitPlace) -> Self {
         let mut folders = vec![place.common_dir.join("objects")];
         add_alternates(&mut folders);
-        let mut packs = Vec::new();
-        for folder in &folders {
-            open_packs(&folder.join("pack"), place.format(), &mut packs);
-        }
-        Self { format: place.format(), folders, packs }
+        let packs = packs_of(&folders, place.format());
+        let (late, looks) = (Mutex::default(), AtomicUsize::new(0));
+        Self { format: place.format(), folders, packs, late, looks }
     }
 
     /// Read one object whose content is at most `limit` bytes.
     pub(crate) fn read(&self, oid: &Oid, limit: u64) -> Result<Object, ObjectError> {
-        let object = match self.read_packed(oid, limit)? {
-            Some(object) => object,
-            None => self.read_loose(oid, limit)?,
+        let found = match read_packed(&self.packs, oid, limit)? {
+            Some(object) => Ok(object),
+            None => self.read_loose(oid, limit),
+        };
+        let object = match found {
+            Err(ObjectError::Missing(_)) => {
+                self.read_late(oid, limit)?.ok_or(ObjectError::Missing(*oid))?
+            }
+            found => found?,
         };
         if self.format.id_of(object.kind.name(), &object.bytes) != *oid {
             return Err(ObjectError::Damaged(*oid, "its content does not have this id"));
@@ -92,16 +103,16 @@ impl Objects {
         Ok(object)
     }
 
-    fn read_packed(&self, oid: &Oid, limit: u64) -> Result<Option<Object>, ObjectError> {
-        let mut failed = None;
-        for pack in &self.packs {
-            match pack.read(oid, limit) {
-                Ok(Some(object)) => return Ok(Some(object)),
-                Ok(None) => {}
-                Err(error) => failed = Some(error),
-            }
+    fn read_late(&self, oid: &Oid, limit: u64) -> Result<Option<Object>, ObjectError> {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(object) = read_packed(&late, oid, limit)? {
+            return Ok(Some(object));
         }
-        failed.map_or(Ok(None), Err)
+        if self.looks.fetch_add(1, Ordering::Relaxed) >= MAX_LATE_LOOKS {
+            return Ok(None);
+        }
+        *late = packs_of(&self.folders, self.format);
+        read_packed(&late, oid, limit)
     }
 
     fn read_loose(&self, oid: &Oid, limit: u64) -> Result<Object, ObjectError> {
@@ -116,6 +127,26 @@ impl Objects {
         }
         Err(ObjectError::Missing(*oid))
     }
+}
+
+fn read_packed(packs: &[Pack], oid: &Oid, limit: u64) -> Result<Option<Object>, ObjectError> {
+    let mut failed = None;
+    for pack in packs {
+        match pack.read(oid, limit) {
+            Ok(Some(object)) => return Ok(Some(object)),
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}
+
+fn packs_of(folders: &[PathBuf], format: ObjectFormat) -> Vec<Pack> {
+    let mut packs = Vec::new();
+    for folder in folders {
+        open_packs(&folder.join("pack"), format, &mut packs);
+    }
+    packs
 }
 
 fn inflate_loose(file: std::fs::File, oid: &Oid, limit: u64) -> Result<Object, ObjectError> {

@@ -3,6 +3,7 @@
 mod capture;
 mod commits;
 mod doors;
+mod forms;
 mod hostile;
 mod repositories;
 
