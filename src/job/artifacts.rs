@@ -53,7 +53,9 @@ impl Artifacts {
         .map_err(|error| format!("{}/{LOCK}: {error}", path.display()))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| format!("{} is in use by another run", path.display()))?;
-        let claimed = Self { path: path.to_owned(), dir, _lock: lock };
+        // Named absolutely from here on: whoever reads the path may stand elsewhere.
+        let path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+        let claimed = Self { path: path.clone(), dir, _lock: lock };
         claimed.clear().map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(claimed)
     }

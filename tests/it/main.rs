@@ -2,6 +2,7 @@
 
 mod cases;
 mod exec;
+mod messages;
 mod scenario;
 mod session;
 mod signals;
