@@ -3,6 +3,7 @@
 mod cases;
 mod exec;
 mod messages;
+mod prompt;
 mod scenario;
 mod session;
 mod signals;

@@ -20,11 +20,17 @@ fn a_run_as_people_read_it() {
             &patch("*** Begin Patch\n*** Update File: a.txt\n@@\n-a\n+b\n*** End Patch\n"),
         ]),
     );
-    let done = Run::exec(&place, &["--model", "scripted/model.yaml", "--verify", "cat a.txt", "Do it."])
-        .finish();
-    assert_data_eq!(done.stdout, str!["done
+    let done =
+        Run::exec(&place, &["--model", "scripted/model.yaml", "--verify", "cat a.txt", "Do it."])
+            .finish();
+    assert_data_eq!(
+        done.stdout,
+        str![
+            "done
 
-"]);
+"
+        ]
+    );
     assert_data_eq!(
         done.stderr,
         str![[r#"
@@ -55,12 +61,15 @@ fn a_refusal_as_people_read_it() {
     let place = Sandboxed::with_policy("version: 1\nexec:\n  alow: [\"true\"]\n  on_deny: never\n");
     let done = Run::exec(&place, &["--model", "scripted/model.yaml", "Do it."]).finish();
     assert_eq!(done.status, 2);
-    assert_data_eq!(done.stderr, str![[r#"
+    assert_data_eq!(
+        done.stderr,
+        str![[r#"
 turnkey: invalid: policy.yaml:3:3: unknown key "alow" in exec
   hint: did you mean "allow"?
 policy.yaml:4:12: "exec.on_deny" must be one of continue, stop, fail_at_end, not the text "never"
 
-"#]]);
+"#]]
+    );
 }
 
 #[test]
@@ -68,9 +77,12 @@ fn no_model_as_people_read_it() {
     let place = Sandboxed::with_policy(POLICY);
     let done = Run::exec(&place, &["Do it."]).finish();
     assert_eq!(done.status, 2);
-    assert_data_eq!(done.stderr, str![[r#"
+    assert_data_eq!(
+        done.stderr,
+        str![[r#"
 turnkey: invalid: model: no model is named
   hint: give --model PROVIDER/NAME, or model: { use: PROVIDER/NAME } in a spec
 
-"#]]);
+"#]]
+    );
 }
