@@ -161,8 +161,9 @@ impl Exchange {
                 None => self.waits.chunk(&mut response).await?,
                 Some(end) => {
                     let left = end.saturating_duration_since(clock::now());
+                    // Silence is an end now, and so is a clean one; a broken connection is not.
                     let chunk = tokio::time::timeout(left, self.waits.chunk(&mut response)).await;
-                    chunk.unwrap_or(Ok(None)).unwrap_or(None)
+                    chunk.unwrap_or(Ok(None))?
                 }
             };
             let Some(chunk) = chunk else {
