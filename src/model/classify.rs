@@ -4,7 +4,7 @@
 use super::error::{ModelError, ModelErrorKind as Kind, clean};
 use super::retry_hint;
 use serde_json::Value;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// How much of a provider's text is shown.
 const SHOWN: usize = 300;
@@ -17,12 +17,16 @@ pub(super) struct Report {
     /// The provider's coarser word (`invalid_request_error`), used where the code says nothing.
     pub class: Option<String>,
     pub message: String,
+    /// A wait that stands in the error's details.
+    pub retry_delay: Option<Duration>,
 }
 
 impl Report {
     /// Reads an error object in the shapes that are in use: `{"error": {…}}`, `{"error": "text"}`,
     /// `{"message": …}`, `{"detail": …}`, or the inner object itself.
     pub fn from_json(value: &Value) -> Self {
+        // One provider wraps its errors into a list.
+        let value = value.get(0).unwrap_or(value);
         let inner = match value.get("error") {
             Some(Value::String(text)) => {
                 return Self { message: text.clone(), ..Self::read(value) };
@@ -41,13 +45,12 @@ impl Report {
         };
         let detail = || object.get("detail").filter(|value| !value.is_null()).map(Value::to_string);
         let class = text("type").filter(|class| class != "error");
-        // Gateways put the status of the server behind them into the code.
-        let status = object.get("code").and_then(Value::as_u64).filter(|n| (300..600).contains(n));
         Self {
-            status: status.and_then(|n| u16::try_from(n).ok()),
+            status: object.get("code").and_then(status_of_code),
             code: text("code"),
             class,
             message: text("message").or_else(|| text("detail")).or_else(detail).unwrap_or_default(),
+            retry_delay: retry_delay(object),
         }
     }
 
@@ -55,7 +58,7 @@ impl Report {
     pub fn from_body(status: u16, body: &str) -> Self {
         let mut report = match serde_json::from_str::<Value>(body) {
             Ok(value) => Self::from_json(&value),
-            Err(_) => Self { message: body.to_owned(), ..Self::default() },
+            Err(_) => Self { message: page_text(body), ..Self::default() },
         };
         report.status = Some(status);
         report
@@ -77,6 +80,7 @@ impl Report {
         let mut error = ModelError::new(kind.clone(), self.sentence(host)).hint(hint(&kind));
         error.retry_after =
             if error.retryable() { retry_hint::from_text(&self.message) } else { None };
+        error.retry_after = error.retry_after.or(self.retry_delay);
         error.status = self.status;
         error.code = self.code.or(self.class).map(|code| clean(&code, 80));
         error
@@ -97,6 +101,31 @@ impl Report {
         }
         text
     }
+}
+
+/// Gateways put the status of the server behind them into the code, as a number or as its text.
+fn status_of_code(code: &Value) -> Option<u16> {
+    let number = match code {
+        Value::String(text) => text.parse().ok()?,
+        other => other.as_u64()?,
+    };
+    u16::try_from(number).ok().filter(|status| (300..600).contains(status))
+}
+
+/// `details: [{ "retryDelay": "13s" }]`.
+fn retry_delay(object: &Value) -> Option<Duration> {
+    let details = object.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    retry_hint::from_text(&format!("retry after {delay}"))
+}
+
+/// Of a web page only its title says something.
+fn page_text(body: &str) -> String {
+    if !body.trim_start().starts_with('<') {
+        return body.to_owned();
+    }
+    let title = body.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+    title.map(|(title, _)| title.to_owned()).unwrap_or_default()
 }
 
 /// Adds what the headers of a failed answer say.
@@ -232,6 +261,7 @@ fn by_message(message: &str) -> Option<Kind> {
     if says(&[
         "prompt is too long",
         "maximum context length",
+        "contextwindowexceeded",
         "context window",
         "context length",
         "context size",
@@ -330,6 +360,32 @@ mod tests {
         for (status, body, want) in cases {
             assert_eq!(kind(status, body), want, "{status} {body}");
         }
+    }
+
+    #[test]
+    fn errors_in_the_forms_of_many_servers() {
+        let read = |body: &str| {
+            let value: Value = serde_json::from_str(body).unwrap();
+            Report::from_json(&value).into_error("h")
+        };
+        let list = r#"[{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED",
+            "details":[{"a":1},{"retryDelay":"13s"}]}}]"#;
+        let error = read(list);
+        assert_eq!(
+            (error.kind.clone(), error.retry_after),
+            (Kind::RateLimited, Some(Duration::from_secs(13)))
+        );
+        let flat = r#"{"object":"error","message":"This model's maximum context length is 9",
+            "type":"BadRequestError","code":400}"#;
+        assert_eq!(read(flat).kind, Kind::ContextExceeded);
+        assert_eq!(read(r#"{"error":{"code":"503","message":"x"}}"#).kind, Kind::Overloaded);
+        assert_eq!(
+            read(r#"{"error":"no such model"}"#).message,
+            "h reported a failure: no such model"
+        );
+        let page =
+            Report::from_body(502, "<html><head><title>502 Bad Gateway</title>").into_error("h");
+        assert_eq!(page.message, "h answered HTTP 502: 502 Bad Gateway");
     }
 
     #[test]

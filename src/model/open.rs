@@ -73,6 +73,16 @@ pub fn open(reference: &str, config: ModelConfig) -> Result<Arc<dyn Model>, Open
     }
 }
 
+/// Opens a scripted model whose file was read elsewhere; `file` is how messages name it.
+pub fn open_script(
+    file: &str,
+    text: &str,
+    config: ModelConfig,
+) -> Result<Arc<dyn Model>, OpenError> {
+    let script = scripted::Script::parse(file, text).map_err(OpenError::Script)?;
+    Ok(Arc::new(scripted::Scripted::new(file, script, config.endpoint.timeouts)))
+}
+
 fn open_openai(name: &str, config: &ModelConfig) -> Result<Arc<dyn Model>, OpenError> {
     let base = base(&config.endpoint, openai::DEFAULT_BASE)?;
     let http = http::Client::new(base, &config.endpoint, http::KeyHeader::Bearer)?;

@@ -211,6 +211,7 @@ impl Source for Exchange {
         Box::pin(async move {
             self.advance(queue).await.map_err(|mut error| {
                 error.request_id = error.request_id.take().or_else(|| self.request_id.take());
+                error.message = self.waits.client.hide_key(&error.message);
                 error
             })
         })
