@@ -4,11 +4,16 @@ use divan::{Bencher, counter::BytesCount};
 use serde_json::json;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use turnkey::model::{Endpoint, Model, ModelConfig, decode, open, sse};
+use turnkey::model::{
+    Endpoint, Model, ModelConfig, RetryPolicy, Silent, decode, open, sample, sse,
+};
 use turnkey::protocol::{
     CallId, Effect, Fragment, Item, Prompt, PromptOptions, ResultKind, Role, ToolCall, ToolInput,
     ToolPayload, ToolResult, ToolSpec,
 };
+
+#[path = "../tests/it/support/model_server/mod.rs"]
+mod model_server;
 
 fn main() {
     divan::main();
@@ -144,6 +149,28 @@ fn request_of_the_next_step(bencher: Bencher<'_, '_>, (reference, steps): (&str,
             model
         })
         .bench_refs(|model| drop(model.stream(&after, CancellationToken::new())));
+}
+
+/// One response over a loopback connection that is kept: all of the client, and the test server.
+#[divan::bench(args = [10, 100, 1000], sample_count = 30)]
+fn one_response_over_loopback(bencher: Bencher<'_, '_>, steps: usize) {
+    let server = model_server::Server::start([model_server::Reply::message("done").forever()]);
+    let endpoint = Endpoint { base_url: Some(server.base_url()), ..Endpoint::default() };
+    let model =
+        open("openai/m", ModelConfig { endpoint, ..ModelConfig::default() }).expect("model");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    let mut history = prompt(steps);
+    let cancel = CancellationToken::new();
+    let retry = RetryPolicy::default();
+    let mut number = steps;
+    bencher.bench_local(|| {
+        history.items.extend(step(number));
+        number += 1;
+        let mut silent = Silent;
+        let answer = sample(&*model, &history, &retry, &cancel, &mut silent);
+        runtime.block_on(answer).expect("an answer")
+    });
 }
 
 #[divan::bench]

@@ -91,7 +91,9 @@ impl Report {
             Some(status) => format!("{host} answered HTTP {status}"),
             None => format!("{host} reported a failure"),
         };
-        if let Some(code) = self.code.as_deref().or(self.class.as_deref()) {
+        let same = self.status.map(|status| status.to_string());
+        let code = self.code.as_deref().filter(|code| same.as_deref() != Some(*code));
+        if let Some(code) = code.or(self.class.as_deref()) {
             text.push_str(&format!(" ({})", clean(code, 80)));
         }
         let message = clean(&self.message, SHOWN);

@@ -48,6 +48,23 @@ pub enum OpenError {
     Script(Vec<crate::spec::fault::Fault>),
 }
 
+impl OpenError {
+    /// Dotted and stable, for `result.json`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Reference { .. } => "model.reference",
+            Self::UnknownProvider { .. } => "model.provider",
+            Self::BaseUrl(_) => "model.base_url",
+            Self::NoKey { .. } => "model.no_key",
+            Self::HeaderValue { .. } => "model.header",
+            Self::Proxy(_) => "model.proxy",
+            Self::Certificates(_) => "model.certificates",
+            Self::Client(_) => "model.client",
+            Self::ScriptFile { .. } | Self::Script(_) => "model.script",
+        }
+    }
+}
+
 fn names() -> String {
     let names: Vec<String> = PROVIDERS.iter().map(|(name, _)| format!("{name}/NAME")).collect();
     names.join(", ")

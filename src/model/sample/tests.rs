@@ -216,3 +216,13 @@ fn jitter_is_below_its_bound_and_not_always_the_same() {
     assert!(waits.windows(2).any(|pair| pair[0] != pair[1]));
     assert_eq!(random_below(Duration::ZERO), Duration::ZERO);
 }
+
+/// A sampling runs inside tasks, so it and everything it borrows must be able to travel.
+#[test]
+fn a_sampling_can_be_spawned() {
+    fn travels<T: Send>(_: &T) {}
+    let (model, prompt, retry) = (fake([]), prompt(), quick());
+    let (cancel, mut silent) = (CancellationToken::new(), Silent);
+    travels(&sample(&model, &prompt, &retry, &cancel, &mut silent));
+    travels(&ResponseStream::ready(Vec::new(), None));
+}
