@@ -65,13 +65,18 @@ impl Report {
     }
 
     pub fn kind(&self) -> Kind {
-        let by_code = self.code.as_deref().and_then(by_code);
-        let by_class = || self.class.as_deref().and_then(by_code_of_class);
-        let by_text = || by_message(&self.message);
-        let by_status = || self.status.map(by_status);
-        // "invalid request" is the coarsest of words: the text often says which.
-        let kind = by_code.or_else(by_class).or_else(by_status).unwrap_or(Kind::Server);
-        if kind == Kind::InvalidRequest { by_text().unwrap_or(kind) } else { kind }
+        let said = [self.code.as_deref(), self.class.as_deref()];
+        let named = |coarse: bool| {
+            let names = said.into_iter().flatten().filter(|name| is_coarse(name) == coarse);
+            names.into_iter().find_map(by_name)
+        };
+        // "Invalid request" is said of a missing key too: there the status knows better.
+        let kind = named(false)
+            .or_else(|| self.status.map(by_status))
+            .or_else(|| named(true))
+            .unwrap_or(Kind::Server);
+        // And the text may know better than both.
+        if kind == Kind::InvalidRequest { by_message(&self.message).unwrap_or(kind) } else { kind }
     }
 
     /// The typed error, with the waiting hints of the text.
@@ -154,8 +159,13 @@ pub(super) fn request_id(header: retry_hint::Lookup<'_>) -> Option<String> {
         .map(|id| clean(id, 120))
 }
 
-fn by_code(code: &str) -> Option<Kind> {
-    Some(match code.to_ascii_lowercase().as_str() {
+/// Names that say only that something about the request was not right.
+fn is_coarse(name: &str) -> bool {
+    matches!(name, "invalid_request_error" | "invalid_request" | "bad_request" | "BadRequestError")
+}
+
+fn by_name(name: &str) -> Option<Kind> {
+    Some(match name.to_ascii_lowercase().as_str() {
         "invalid_api_key"
         | "incorrect_api_key"
         | "invalid_authentication"
@@ -245,15 +255,6 @@ fn by_code(code: &str) -> Option<Kind> {
         | "bad_request" => Kind::InvalidRequest,
         _ => return None,
     })
-}
-
-/// The coarse class of an error where it has no code; some classes are only families of codes.
-fn by_code_of_class(class: &str) -> Option<Kind> {
-    match class {
-        // At one provider these name which limit was met.
-        "tokens" | "requests" => Some(Kind::RateLimited),
-        class => by_code(class),
-    }
 }
 
 /// The text of a refused request, where no code says what is wrong with it.
@@ -349,6 +350,12 @@ mod tests {
             ),
             (400, r#"{"error":{"code":"unsupported_parameter"}}"#, Kind::InvalidRequest),
             (401, "", Kind::Auth),
+            (
+                401,
+                r#"{"error":{"type":"invalid_request_error","code":null,"message":"You sent none"}}"#,
+                Kind::Auth,
+            ),
+            (500, r#"{"error":{"code":"unsupported_parameter"}}"#, Kind::InvalidRequest),
             (403, "<html>", Kind::Auth),
             (404, r#"{"error":{"code":"model_not_found"}}"#, Kind::InvalidRequest),
             (402, "", Kind::Quota),
