@@ -203,7 +203,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn finish(mut self, unseen: Vec<Unseen>) -> Result<TurnChanges, WorkspaceError> {
+    pub(super) fn finish(mut self, unseen: Vec<Unseen>) -> TurnChanges {
         let git = self.workspace.git.as_ref();
         self.reasons.extend(self.start.faults.iter().cloned());
         let new = unseen.iter().filter(|place| !self.was_unseen(place));
@@ -214,7 +214,7 @@ impl<'a> Builder<'a> {
         let (start_tree, end_tree) = self.trees();
         let attribution = self.files.keys().map(|path| self.attribution(path)).collect();
         let watched = git.map(Watched::look).unwrap_or_default();
-        Ok(TurnChanges {
+        TurnChanges {
             attribution,
             not_expressible: self.not_expressible,
             unseen,
@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
             exact: self.reasons.is_empty(),
             reasons: self.reasons,
             files: self.files.into_values().collect(),
-        })
+        }
     }
 
     /// A place that could not be looked at before either, and that shows no sign of a change.

@@ -174,6 +174,11 @@ impl Workspace {
         lost.map(|(path, why)| Unseen { path: path.to_vec(), why: why.to_owned() }).collect()
     }
 
+    /// Bytes of start contents that had to be copied.
+    pub fn copied(&self) -> u64 {
+        self.captured.as_ref().map_or(0, |captured| captured.start.copied())
+    }
+
     fn captured(&self) -> Result<&Captured, WorkspaceError> {
         self.captured.as_ref().ok_or(WorkspaceError::NotCaptured)
     }

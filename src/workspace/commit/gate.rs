@@ -3,10 +3,8 @@
 //! In the program it is open. In tests it can be told to fail the nth call, or to fail from the
 //! nth call on as if the process had been killed there, so that every point of failure is tried.
 
-use std::io;
-
 #[cfg(not(test))]
-pub(super) fn pass(_call: &'static str) -> io::Result<()> {
+pub(super) fn pass(_call: &'static str) -> std::io::Result<()> {
     Ok(())
 }
 

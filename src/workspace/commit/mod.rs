@@ -16,12 +16,13 @@ mod recover;
 mod swap;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{Gid, Mode, OFlags, Uid, XattrFlags};
 
 use super::Workspace;
 use super::beneath::{split, stat_in};
@@ -111,7 +112,7 @@ impl Commit<'_> {
         let inodes = self.records.iter().map(|record| record.new_inode).collect();
         let first = self.steps.first().map(|step| step.path.clone()).unwrap_or_default();
         self.journal
-            .committing(inodes)
+            .committing(inodes, !self.is_one_step())
             .map_err(|cause| failure("write the journal for", &first, cause))?;
         let (first_ones, rest): (Vec<_>, Vec<_>) =
             self.steps.iter().zip(&self.records).partition(|(step, _)| step.makes_way);
@@ -125,8 +126,16 @@ impl Commit<'_> {
         for (step, record) in rest {
             self.put_in_place(step, record)?;
         }
-        self.flush_folders()?;
+        if !self.is_one_step() {
+            self.flush_folders()?;
+        }
         self.journal.committed().map_err(|cause| failure("write the journal for", &first, cause))
+    }
+
+    /// One file in a folder that is there changes place in one atomic step: whatever is lost with
+    /// the power, it is wholly the old one or wholly the new one. Several must not be torn apart.
+    fn is_one_step(&self) -> bool {
+        self.steps.len() == 1 && self.folders.is_empty()
     }
 
     fn stage_all(&mut self) -> Result<(), CommitError> {
@@ -274,13 +283,14 @@ fn stage(open: &Folders<'_>, step: &Step, after: &NewFile, flush: bool) -> io::R
     if !by_umask {
         if let Some(old) = &step.old {
             keep_owner(&file, old);
+            keep_attributes(open, step, &file);
         }
         gate::pass("chmod")?;
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
     }
     if flush {
         gate::pass("fsync")?;
-        file.sync_all()?;
+        file.sync_data()?;
     }
     Ok(Stamp::of(&rustix::fs::fstat(&file)?).ino)
 }
@@ -293,6 +303,29 @@ fn keep_owner(file: &File, old: &Old) {
         let (uid, gid) = (Uid::from_raw(old.owner.0), Gid::from_raw(old.owner.1));
         let _ = rustix::fs::fchown(file, Some(uid), Some(gid));
     }
+}
+
+/// Extended attributes, access lists among them, go over to the new file as far as the system lets
+/// them. Most files have none.
+fn keep_attributes(open: &Folders<'_>, step: &Step, new: &File) {
+    let copy = || -> io::Result<()> {
+        let (folder, name) = split(&step.path);
+        let folder = open.get(folder)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let old = rustix::fs::openat(&*folder, OsStr::from_bytes(name), flags, Mode::empty())?;
+        let mut names = vec![0; rustix::fs::flistxattr_query(&old)?];
+        let len = rustix::fs::flistxattr(&old, &mut names)?;
+        let names = names.get(..len).unwrap_or_default();
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            let name = OsStr::from_bytes(name);
+            let mut value = vec![0; rustix::fs::fgetxattr_query(&old, name)?];
+            let len = rustix::fs::fgetxattr(&old, name, &mut value)?;
+            let value = value.get(..len).unwrap_or_default();
+            let _ = rustix::fs::fsetxattr(new, name, value, XattrFlags::empty());
+        }
+        Ok(())
+    };
+    let _ = copy();
 }
 
 #[cfg(target_os = "linux")]

@@ -265,6 +265,8 @@ fn calling_a_folder_a_repository_hides_nothing() {
     scene.write("new/file", "new\n");
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["A new/file", "M src/main.rs"]);
+    let said: Vec<_> = changes.not_expressible.iter().map(|one| shown(&one.path)).collect();
+    assert_eq!(said, ["new", "src"]);
 }
 
 #[test]

@@ -462,3 +462,19 @@ fn large_files_and_many_files() {
     workspace.commit(&permit, &plan(changes.collect())).expect("commits");
     assert_eq!(scene.bytes("many/199/999").as_deref(), Some(b"many/199/999".as_slice()));
 }
+
+#[test]
+fn extended_attributes_go_along() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let scene = Scene::plain();
+    scene.write("file", "x\n");
+    let path = scene.path("file");
+    if setxattr(&path, "user.origin", b"here", XattrFlags::empty()).is_err() {
+        return; // This file system has none.
+    }
+    let workspace = scene.open();
+    edit(&workspace, "file", Some("y\n")).expect("commits");
+    let mut value = [0_u8; 16];
+    let len = getxattr(&path, "user.origin", &mut value).expect("still there");
+    assert_eq!(&value[..len], b"here");
+}

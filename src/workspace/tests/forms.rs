@@ -1,6 +1,6 @@
 //! The forms a repository comes in: index versions, hashes, worktrees, clones, submodules.
 
-use super::repositories::{copied, settle};
+use super::repositories::settle;
 use super::*;
 
 #[test]
@@ -16,7 +16,7 @@ fn every_version_of_the_index() {
         scene.run_git(&["add", "-N", "intended"]);
         settle(&scene);
         let mut workspace = scene.captured();
-        assert_eq!(copied(&scene), 2, "only the intended one, version {version}");
+        assert_eq!(workspace.copied(), 2, "only the intended one, version {version}");
         scene.write("ab/cd", "2\n");
         let changes = workspace.turn_changes().expect("compares");
         assert_eq!(short(&changes.files), ["M ab/cd"], "version {version}");
@@ -52,7 +52,7 @@ fn repositories_with_the_long_hash() {
             scene.run_git(&["repack", "-adfq"]);
         }
         let mut workspace = scene.captured();
-        assert_eq!(copied(&scene), 0);
+        assert_eq!(workspace.copied(), 0);
         scene.write("a/file", "after\n");
         let changes = workspace.turn_changes().expect("compares");
         assert_eq!(content(&changes.files[0].before), b"before\n");
