@@ -122,7 +122,8 @@ impl Manifest {
             let start = entry.start as usize;
             names.get(start..start + entry.len as usize).unwrap_or_default()
         };
-        self.entries.sort_unstable_by(|left, right| name(left).cmp(name(right)));
+        // This sort finds the runs that the parts of a walk, sorted before, make.
+        self.entries.sort_by(|left, right| name(left).cmp(name(right)));
         self.names = names;
         self.names.shrink_to_fit();
         self.entries.shrink_to_fit();

@@ -110,6 +110,7 @@ pub(crate) fn walk(input: &WalkInput<'_>) -> Result<Walked, WorkspaceError> {
             let mut worker =
                 Worker { input, count: &count, out: Walked::default(), buffer: Vec::new() };
             queue.run(|job, more| worker.visit(job, more));
+            worker.out.manifest.sort();
             worker.out
         };
         let others: Vec<_> = (1..input.threads.max(1)).map(|_| scope.spawn(work)).collect();

@@ -2,6 +2,7 @@
 
 mod capture;
 mod commits;
+mod damage;
 mod doors;
 mod forms;
 mod hostile;
