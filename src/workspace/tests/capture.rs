@@ -384,6 +384,7 @@ fn what_git_cannot_express_is_listed() {
     super::doors::mkfifo(&scene.path("pipe"));
     scene.write("setuid", "x\n");
     scene.chmod("setuid", 0o4755);
+    scene.chmod("emptied", 0o755);
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["D emptied/file", "A setuid"]);
     let said: Vec<_> = changes

@@ -1,7 +1,7 @@
 //! Patches: all or nothing, and only what was permitted.
 
 use super::*;
-use crate::workspace::commit::gate::testing::{Fault, arm, calls, meddle};
+use crate::workspace::commit::gate::testing::{Fault, arm, calls, meddle, on_old_file_system};
 
 #[test]
 fn a_patch_makes_replaces_and_deletes() {
@@ -188,7 +188,7 @@ fn d34_modes_are_kept_and_new_files_follow_the_umask() {
     edit(&workspace, "fresh/new", Some("z\n")).expect("commits");
     assert_eq!(scene.mode("run.sh"), 0o755);
     assert_eq!(scene.mode("odd"), 0o4640);
-    scene.write("by-std", "z\n");
+    std::fs::write(scene.path("by-std"), "z\n").expect("writes");
     std::fs::create_dir(scene.path("by-std-folder")).expect("folder");
     assert_eq!(scene.mode("fresh/new"), scene.mode("by-std"), "0644 less umask");
     assert_eq!(scene.mode("fresh"), scene.mode("by-std-folder") & 0o755, "0755 less umask");
@@ -230,6 +230,21 @@ fn everything() -> (Scene, Plan, Vec<&'static str>) {
 
 #[test]
 fn a_failure_at_every_call_leaves_all_or_nothing() {
+    for old in [false, true] {
+        on_old_file_system(old);
+        fail_every_call();
+    }
+}
+
+#[test]
+fn a_kill_at_every_call_is_settled_by_recovery() {
+    for old in [false, true] {
+        on_old_file_system(old);
+        kill_every_call();
+    }
+}
+
+fn fail_every_call() {
     let (scene, patch, paths) = everything();
     let workspace = scene.open();
     arm(Fault::Never);
@@ -261,8 +276,7 @@ fn a_failure_at_every_call_leaves_all_or_nothing() {
     }
 }
 
-#[test]
-fn a_kill_at_every_call_is_settled_by_recovery() {
+fn kill_every_call() {
     let (scene, patch, paths) = everything();
     let workspace = scene.open();
     arm(Fault::Never);
