@@ -118,9 +118,7 @@ impl Keeper {
                 return Err(io::Error::other("it changed while it was read"));
             }
             hasher.update(piece);
-            if let Err(error) = self.out.write_all(piece) {
-                return Err(error);
-            }
+            self.out.write_all(piece)?;
             at += count as u64;
         }
         Ok(Fate::Kept(self.kept(size, hasher.finish())))

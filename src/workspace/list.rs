@@ -191,7 +191,7 @@ fn listed_kind(stamp: &Stamp) -> ListedKind {
 fn not_a_folder(root: &Root, path: &[u8], cause: std::io::Error) -> WorkspaceError {
     match root.stat(path) {
         Ok(Some(stat)) if Stamp::of(&stat).kind() != FileType::Directory => {
-            let kind = kind_of(stat.st_mode as u32);
+            let kind = kind_of(Stamp::of(&stat).mode);
             WorkspaceError::WrongKind { path: shown(path), kind, wanted: "a folder" }
         }
         _ => WorkspaceError::io("list", path, cause),

@@ -16,6 +16,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// The fields have other widths on other systems.
+    #[allow(clippy::unnecessary_cast)]
     pub(crate) fn of(stat: &Stat) -> Self {
         let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000) + nanos;
         Self {
@@ -48,6 +50,12 @@ impl Stamp {
         }
         self == other
     }
+}
+
+/// How many names a file has.
+#[allow(clippy::useless_conversion)]
+pub(crate) fn links_of(stat: &Stat) -> u64 {
+    u64::from(stat.st_nlink)
 }
 
 /// What else is known of an entry.

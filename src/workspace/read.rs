@@ -38,7 +38,7 @@ impl Workspace {
         let path = permit.path();
         let shown_path = path.as_os_str().as_bytes();
         let failed = |cause| WorkspaceError::io("read", shown_path, cause);
-        let (file, stamp) = self.reach(path, |root, relative| open_regular(root, relative))?;
+        let (file, stamp) = self.reach(path, open_regular)?;
         let mut bytes = Vec::with_capacity(capacity(&stamp, limit));
         (&file).take(limit).read_to_end(&mut bytes).map_err(failed)?;
         let cut = bytes.len() as u64 == limit && (&file).read(&mut [0]).map_err(failed)? > 0;
@@ -141,7 +141,7 @@ pub(super) fn open_regular(root: &Root, relative: &[u8]) -> Result<(File, Stamp)
             // A link at the end, a socket: say what it is rather than which error number.
             return Err(match root.stat(relative) {
                 Ok(Some(stat)) if Stamp::of(&stat).kind() != FileType::RegularFile => {
-                    wrong(stat.st_mode as u32)
+                    wrong(Stamp::of(&stat).mode)
                 }
                 _ => WorkspaceError::io("read", relative, cause),
             });

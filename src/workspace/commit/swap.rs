@@ -20,6 +20,7 @@ use super::journal::{Act, Record};
 use super::twice;
 use crate::workspace::beneath::{Root, is_absent, split, stat_in};
 use crate::workspace::error::shown;
+use crate::workspace::manifest::Stamp;
 
 /// Descriptors held for a commit, however many folders it touches.
 const MAX_OPEN: usize = 100;
@@ -133,7 +134,7 @@ impl<'a> Place<'a> {
     fn inode(&self, at: At) -> io::Result<Option<u64>> {
         let Ok((folder, name)) = self.at(at) else { return Ok(None) };
         match stat_in(folder, name) {
-            Ok(stat) => Ok(Some(stat.st_ino as u64)),
+            Ok(stat) => Ok(Some(Stamp::of(&stat).ino)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
