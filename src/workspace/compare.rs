@@ -191,7 +191,7 @@ impl<'a> Builder<'a> {
 
     /// Ignored files are left out, except those that the patch tool wrote.
     pub(super) fn add_patched_left_out(&mut self) {
-        for (path, before) in &self.captured.track.patched_left_out {
+        for (path, left_out) in &self.captured.track.patched_left_out {
             let now = match self.workspace.root.stat(path) {
                 Ok(Some(stat)) if Stamp::of(&stat).has_content() => {
                     self.now(path, &Stamp::of(&stat))
@@ -199,7 +199,7 @@ impl<'a> Builder<'a> {
                 Ok(_) => Ok(None),
                 Err(error) => Err(error.to_string()),
             };
-            self.add(path, Ok(before.as_ref().and_then(entry_of_state)), now);
+            self.add(path, Ok(left_out.before.as_ref().and_then(entry_of_state)), now);
         }
     }
 
@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
         self.reasons.extend(why);
         let (start_tree, end_tree) = self.trees();
         let attribution = self.files.keys().map(|path| self.attribution(path)).collect();
-        let watched = git.map(Watched::look).unwrap_or_default();
+        let watched = Watched::look(git, self.workspace.root(), &self.start.known.nested);
         TurnChanges {
             attribution,
             not_expressible: self.not_expressible,

@@ -4,9 +4,12 @@
 //! commits runs it. So these files are hashed at the start and compared at the end; one that was
 //! absent and appears counts as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::place::git_dir_of;
 use super::{GitPlace, ObjectFormat, Oid, read_bounded};
 
 const FILE_LIMIT: u64 = 1 << 20;
@@ -14,6 +17,7 @@ const FILE_LIMIT: u64 = 1 << 20;
 const TOTAL_LIMIT: u64 = 32 << 20;
 const MAX_FILES: usize = 2000;
 const MAX_DEPTH: usize = 6;
+const MAX_NESTED: usize = 100;
 
 /// One file of git's own that the Turn changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +35,22 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn look(place: &GitPlace) -> Self {
+    /// Look at the repository around the workspace and at those nested in it.
+    pub(crate) fn look(
+        place: Option<&GitPlace>,
+        workspace: &Path,
+        nested: &HashSet<Vec<u8>>,
+    ) -> Self {
         let mut watched = Self::default();
-        for folder in [&place.git_dir, &place.common_dir] {
+        for folder in place.iter().flat_map(|place| [&place.git_dir, &place.common_dir]) {
             watched.look_at(folder, 0);
+        }
+        let mut nested: Vec<&Vec<u8>> = nested.iter().collect();
+        nested.sort();
+        for folder in nested.into_iter().take(MAX_NESTED) {
+            if let Some(git_dir) = git_dir_of(&workspace.join(OsStr::from_bytes(folder))) {
+                watched.look_at(&git_dir, MAX_DEPTH);
+            }
         }
         watched
     }

@@ -302,11 +302,17 @@ fn ignored_files_that_a_patch_wrote_are_in_the_diff() {
     }
     scene.write("out/by-command", "ignored\n");
     workspace.after_command("2").expect("looks");
+    scene.write("out/new", "changed\n");
+    workspace.after_command("3").expect("looks");
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["M old.log", "A out/new"]);
     assert_eq!(content(&changes.files[0].before), b"before\n");
     assert_eq!(content(&changes.files[0].after), b"last\n");
-    assert!(changes.attribution.iter().all(|one| one.calls[0].id == "1" && !one.outside));
+    let calls = |at: usize| {
+        changes.attribution[at].calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!((calls(0), calls(1)), (vec!["1"], vec!["1", "3"]));
+    assert!(changes.attribution.iter().all(|one| !one.outside));
 }
 
 #[test]

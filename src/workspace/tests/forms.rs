@@ -134,10 +134,14 @@ fn submodules_and_clones_inside_are_watched_but_not_entered() {
     scene.write("sub/lib.c", "changed\n");
     scene.write("sub/new.c", "new\n");
     scene.write("vendor/clone/lib.c", "changed\n");
+    scene.write("vendor/clone/.git/hooks/pre-commit", "evil\n");
     scene.write("main.c", "y\n");
     git_in(&scene.path("sub"), &["commit", "-qam", "moved"]);
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["M main.c"]);
+    let hook = scene.path("vendor/clone/.git/hooks/pre-commit");
+    assert_eq!(changes.git_warnings.len(), 1, "{:?}", changes.git_warnings);
+    assert_eq!(changes.git_warnings[0].path, hook);
     let said: Vec<_> =
         changes.not_expressible.iter().map(|one| (shown(&one.path), one.what.clone())).collect();
     assert_eq!(said.len(), 3, "{said:?}");
