@@ -113,6 +113,19 @@ fn capture_start_100k(bencher: Bencher) {
     });
 }
 
+/// With `* text=auto` git may have changed any file on checkout, so all of them are hashed.
+#[divan::bench(sample_count = 5)]
+fn capture_start_100k_all_hashed(bencher: Bencher) {
+    let root = &tree().clean;
+    let attributes = root.join(".git/info/attributes");
+    std::fs::write(&attributes, "* text=auto\n").expect("writes");
+    bencher.with_inputs(|| open(root)).bench_local_values(|mut workspace| {
+        workspace.capture_start().expect("captures");
+        workspace
+    });
+    std::fs::remove_file(attributes).expect("removes");
+}
+
 #[divan::bench(sample_count = 10)]
 fn look_after_a_command_100k(bencher: Bencher) {
     let mut workspace = captured(&tree().clean);

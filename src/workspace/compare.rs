@@ -83,8 +83,8 @@ impl<'a> Builder<'a> {
         let path = self.start.manifest.name(entry);
         let Some(oid) = self.start.oid(position) else { return false };
         let Ok((file, now)) = open_regular(&self.workspace.root, path) else { return false };
-        let hash = hash_file(&file, now.size, oid.format());
-        now.mode == entry.stamp.mode && hash.is_ok_and(|hash| hash == Some(oid))
+        let alike = now.mode == entry.stamp.mode && now.size == entry.stamp.size;
+        alike && hash_file(&file, now.size, oid.format()).is_ok_and(|hash| hash == Some(oid))
     }
 
     fn compare_path(&mut self, path: &[u8], start: &Manifest, end: &Manifest) {

@@ -15,6 +15,9 @@ use super::git::{ObjectFormat, Oid};
 /// Files up to this size are read whole before it is decided whether they must be kept.
 const WHOLE: u64 = 1 << 20;
 
+/// A file larger than this is not hashed: what it holds is then not known.
+pub(crate) const HASH_MOST: u64 = 4 << 30;
+
 /// Where one kept content lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptRef {
@@ -78,7 +81,7 @@ impl Keeper {
             self.buffer = buffer;
             return fate;
         }
-        if let Some(known) = known {
+        if let Some(known) = known.filter(|_| size <= HASH_MOST) {
             let oid = hash_file(file, size, known.format())?;
             if oid.as_ref() == Some(known) {
                 return Ok(Fate::SameAs);

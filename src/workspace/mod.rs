@@ -83,7 +83,7 @@ impl Default for Limits {
             start_file: 256 << 20,
             diff_total: 256 << 20,
             diff_file: 64 << 20,
-            entries: 2_000_000,
+            entries: 1_000_000,
             threads: 2,
         }
     }

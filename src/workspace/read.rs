@@ -120,13 +120,14 @@ pub(super) fn read_whole(
 ) -> Result<(Vec<u8>, Stamp), WorkspaceError> {
     let failed = |cause| WorkspaceError::io("read", relative, cause);
     let (file, stamp) = open_regular(root, relative)?;
+    let too_large =
+        || failed(io::Error::other(format!("it is larger than the limit of {limit} bytes")));
+    if stamp.size > limit {
+        return Err(too_large());
+    }
     let mut bytes = Vec::with_capacity(capacity(&stamp, limit));
     (&file).take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > limit {
-        let cause = io::Error::other(format!("it is larger than the limit of {limit} bytes"));
-        return Err(failed(cause));
-    }
-    Ok((bytes, stamp))
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok((bytes, stamp)) }
 }
 
 pub(super) fn open_regular(root: &Root, relative: &[u8]) -> Result<(File, Stamp), WorkspaceError> {

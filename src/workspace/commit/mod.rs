@@ -36,6 +36,8 @@ use prepare::{Old, Prepared, Step, prepare};
 pub use recover::Recovered;
 use swap::Folders;
 
+/// Set-user-id and set-group-id.
+const PRIVILEGE: u32 = 0o6000;
 /// With more files than this one flush of the file system is cheaper than one for each.
 const FLUSH_EACH: usize = 64;
 
@@ -221,6 +223,9 @@ impl Commit<'_> {
                 "{path} had {others} other hard link(s), which keep the old content"
             ));
         }
+        if step.after.as_ref().is_some_and(|after| after.mode & PRIVILEGE != 0) {
+            notes.push(format!("{} lost its set-id bits: its content is new", shown(&step.path)));
+        }
         let stat = self.workspace.root.stat(&step.path).ok().flatten();
         CommittedFile {
             path: step.path.clone(),
@@ -271,7 +276,9 @@ fn same_file(old: &Old, now: &Stamp) -> bool {
 fn stage(open: &Folders<'_>, step: &Step, after: &NewFile, flush: bool) -> io::Result<u64> {
     let folder = open.get(&step.folder)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mode = after.mode & 0o7777;
+    // Like the kernel, which takes these bits from a file that somebody writes to: new content does
+    // not inherit the right to run as another user.
+    let mode = after.mode & !PRIVILEGE & 0o7777;
     // The kernel takes the umask from the mode of a file that is made.
     let by_umask = step.by_umask;
     let first = if by_umask { mode & 0o777 } else { 0o600 };
@@ -305,8 +312,8 @@ fn keep_owner(file: &File, old: &Old) {
     }
 }
 
-/// Extended attributes, access lists among them, go over to the new file as far as the system lets
-/// them. Most files have none.
+/// A user's own attributes and the access list go over to the new file as far as the system lets
+/// them. What gives a file rights (capabilities, labels) stays behind, as with every write.
 fn keep_attributes(open: &Folders<'_>, step: &Step, new: &File) {
     let copy = || -> io::Result<()> {
         let (folder, name) = split(&step.path);
@@ -316,7 +323,10 @@ fn keep_attributes(open: &Folders<'_>, step: &Step, new: &File) {
         let mut names = vec![0; rustix::fs::flistxattr_query(&old)?];
         let len = rustix::fs::flistxattr(&old, &mut names)?;
         let names = names.get(..len).unwrap_or_default();
-        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let kept = |name: &&[u8]| {
+            name.starts_with(b"user.") || *name == b"system.posix_acl_access".as_slice()
+        };
+        for name in names.split(|byte| *byte == 0).filter(kept) {
             let name = OsStr::from_bytes(name);
             let mut value = vec![0; rustix::fs::fgetxattr_query(&old, name)?];
             let len = rustix::fs::fgetxattr(&old, name, &mut value)?;

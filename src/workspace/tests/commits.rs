@@ -181,13 +181,19 @@ fn d34_modes_are_kept_and_new_files_follow_the_umask() {
     scene.write("run.sh", "#!/bin/sh\n");
     scene.write("odd", "x\n");
     scene.chmod("run.sh", 0o755);
-    scene.chmod("odd", 0o4640);
+    scene.chmod("odd", 0o640);
+    scene.write("privileged", "x\n");
+    scene.chmod("privileged", 0o6755);
     let workspace = scene.open();
     edit(&workspace, "run.sh", Some("#!/bin/sh\ntrue\n")).expect("commits");
     edit(&workspace, "odd", Some("y\n")).expect("commits");
     edit(&workspace, "fresh/new", Some("z\n")).expect("commits");
     assert_eq!(scene.mode("run.sh"), 0o755);
-    assert_eq!(scene.mode("odd"), 0o4640);
+    assert_eq!(scene.mode("odd"), 0o640);
+    // New content does not run as somebody else.
+    let committed = edit(&workspace, "privileged", Some("y\n")).expect("commits");
+    assert_eq!(scene.mode("privileged"), 0o755);
+    assert!(committed.notes[0].contains("set-id"), "{:?}", committed.notes);
     std::fs::write(scene.path("by-std"), "z\n").expect("writes");
     std::fs::create_dir(scene.path("by-std-folder")).expect("folder");
     assert_eq!(scene.mode("fresh/new"), scene.mode("by-std"), "0644 less umask");
