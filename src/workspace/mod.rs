@@ -40,6 +40,7 @@ pub use changes::{Attribution, Change, ChangeKind, NotExpressible, StartChanges,
 pub use commit::{Committed, CommittedFile, Recovered};
 pub use error::{CommitError, WorkspaceError, shown};
 use git::GitPlace;
+pub use git::watch::GitWarning;
 pub use list::{Listed, ListedKind, Listing, Outline};
 pub use read::{FileContent, WorkspaceFiles};
 use rules::Rules;
