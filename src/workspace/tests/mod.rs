@@ -1,5 +1,6 @@
 //! The door as a whole, on real folders and with a real git.
 
+mod merged;
 mod capture;
 mod commits;
 mod damage;
