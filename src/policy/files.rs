@@ -449,7 +449,7 @@ impl FileRules {
             .iter()
             .chain(&self.deny_read)
             .filter(is_real)
-            .find(|pattern| pattern.base.starts_with(path) && pattern.base != path)
+            .find(|pattern| pattern.base.starts_with(path))
     }
 }
 
@@ -472,8 +472,10 @@ fn names_may_meet(glob: &str, name: &str) -> bool {
     if !has_glob(name) {
         return build(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name));
     }
-    let head = |text: &str| text.split(['*', '?', '[', '{', '\\']).next().unwrap_or_default().to_owned();
-    let tail = |text: &str| text.rsplit(['*', '?', ']', '}', '\\']).next().unwrap_or_default().to_owned();
+    let head =
+        |text: &str| text.split(['*', '?', '[', '{', '\\']).next().unwrap_or_default().to_owned();
+    let tail =
+        |text: &str| text.rsplit(['*', '?', ']', '}', '\\']).next().unwrap_or_default().to_owned();
     let (a, b) = (head(glob), head(name));
     let (c, d) = (tail(glob), tail(name));
     (a.starts_with(&b) || b.starts_with(&a)) && (c.ends_with(&d) || d.ends_with(&c))

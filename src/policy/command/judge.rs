@@ -33,7 +33,16 @@ pub struct Verdicts<'a> {
 
 impl<'a> Verdicts<'a> {
     pub fn new(policy: &'a Policy, facts: &'a dyn Facts) -> Self {
-        Self { policy, facts, parts: Vec::new(), granted: Vec::new(), used: Vec::new(), scripts: 0, repeats: false, judged: 0 }
+        Self {
+            policy,
+            facts,
+            parts: Vec::new(),
+            granted: Vec::new(),
+            used: Vec::new(),
+            scripts: 0,
+            repeats: false,
+            judged: 0,
+        }
     }
 
     pub fn push(&mut self, found: Found) {

@@ -124,7 +124,11 @@ impl Verdicts<'_> {
             }
             if value.as_known().is_none() {
                 let rule = RuleRef::built_in("variables: literal values only");
-                return Some(Found::deny(text, rule, format!("the value of {name} can't be known")));
+                return Some(Found::deny(
+                    text,
+                    rule,
+                    format!("the value of {name} can't be known"),
+                ));
             }
         }
         None
@@ -203,12 +207,17 @@ impl Verdicts<'_> {
             return self.push(Found::deny(text, rule, "the folder it would run in can't be known"));
         };
         if self.scripts >= MAX_LAYERS || self.judged > MAX_JUDGED {
-            return self.push(Found::deny(text, rule, "too many scripts inside each other, or too long ones"));
+            return self.push(Found::deny(
+                text,
+                rule,
+                "too many scripts inside each other, or too long ones",
+            ));
         }
         // A plain POSIX shell reads these signs in another way than bash does.
         let differs = ["$'", "&>", "|&", "<<<", "[[", "<(", ">(", ";&"];
         if posix && let Some(sign) = differs.iter().find(|sign| script.contains(**sign)) {
-            let reason = format!("`{sign}` means different things to different shells; use bash -c");
+            let reason =
+                format!("`{sign}` means different things to different shells; use bash -c");
             return self.push(Found::deny(text, rule, reason));
         }
         match lex(script) {
@@ -242,7 +251,9 @@ impl Verdicts<'_> {
         let may_assign = |name: &str, exported: bool| self.may_assign(name, exported);
         let rule = RuleRef::built_in("shell: part of the script itself");
         match check_grammar(&program.word, words, &may_assign) {
-            Ok(()) => Found::allow(text, rule, "it changes nothing but the shell", Granted::nothing()),
+            Ok(()) => {
+                Found::allow(text, rule, "it changes nothing but the shell", Granted::nothing())
+            }
             Err(why) => Found::deny(text, rule, why),
         }
     }

@@ -11,9 +11,16 @@ pub enum Peeled {
     /// No wrapper, or one that runs nothing here.
     Itself,
     /// These words run, with these variables set.
-    Runs { argv: Vec<Value>, assignments: Vec<(String, Value)>, repeats: bool },
+    Runs {
+        argv: Vec<Value>,
+        assignments: Vec<(String, Value)>,
+        repeats: bool,
+    },
     /// This script runs in another shell.
-    Script { text: String, posix: bool },
+    Script {
+        text: String,
+        posix: bool,
+    },
     /// It only looks a name up.
     Looks,
     Refused(String),
@@ -83,7 +90,9 @@ fn plain(words: &[Value], flags: &[&str], values: &[&str]) -> Peeled {
     // `nice -5 make`: the old way to give a number.
     let old_number = |value: &Value| {
         value.as_known().is_some_and(|word| {
-            word.len() > 1 && word.starts_with('-') && word.bytes().skip(1).all(|b| b.is_ascii_digit())
+            word.len() > 1
+                && word.starts_with('-')
+                && word.bytes().skip(1).all(|b| b.is_ascii_digit())
         })
     };
     let skip = usize::from(values.contains(&"-n") && words.first().is_some_and(old_number));
@@ -185,8 +194,19 @@ fn timeout(words: &[Value]) -> Peeled {
 fn xargs(words: &[Value]) -> Peeled {
     let flags = ["-0", "--null", "-r", "--no-run-if-empty", "-t", "--verbose", "-x", "--exit"];
     let values = [
-        "-n", "-P", "-L", "-d", "-s", "-E", "-I", "--max-args", "--max-procs", "--max-lines",
-        "--delimiter", "--max-chars", "--replace",
+        "-n",
+        "-P",
+        "-L",
+        "-d",
+        "-s",
+        "-E",
+        "-I",
+        "--max-args",
+        "--max-procs",
+        "--max-lines",
+        "--delimiter",
+        "--max-chars",
+        "--replace",
     ];
     let index = match options(words, &flags, &values) {
         Ok(index) => index,
@@ -270,7 +290,9 @@ fn shell(words: &[Value], posix: bool) -> Peeled {
             } else {
                 ""
             };
-            return refused(format!("{word} makes the shell read or run more than the script{hint}"));
+            return refused(format!(
+                "{word} makes the shell read or run more than the script{hint}"
+            ));
         }
         takes_script |= letters.contains('c');
         index += 1;

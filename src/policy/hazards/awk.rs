@@ -34,7 +34,10 @@ pub fn examine(argv: &[Value]) -> Examined {
             }
         }
         Some(Value::Unknown(unknown)) => {
-            out.hazard(index, format!("the awk program {} can't be known before running", unknown.text));
+            out.hazard(
+                index,
+                format!("the awk program {} can't be known before running", unknown.text),
+            );
         }
     }
     for (offset, value) in argv.iter().enumerate().skip(index + 1) {
@@ -95,16 +98,28 @@ mod tests {
     #[test]
     fn small_programs_pass_and_others_do_not() {
         for program in [
-            "{print $1}", "NR>=10 && NR<=20", "NR>5", "{s+=$1} END{print s}", "/a|b/ || /c/{print}",
-            "{ if ($1 >= 3) print }", "!seen[$0]++", "BEGIN{OFS=\"\\t\"} {print $1,$2}",
+            "{print $1}",
+            "NR>=10 && NR<=20",
+            "NR>5",
+            "{s+=$1} END{print s}",
+            "/a|b/ || /c/{print}",
+            "{ if ($1 >= 3) print }",
+            "!seen[$0]++",
+            "BEGIN{OFS=\"\\t\"} {print $1,$2}",
         ] {
             // A pipe inside a pattern is refused too: the text alone can't tell.
             assert_eq!(refuse(program).is_none(), !program.contains("a|b"), "{program}");
         }
         for program in [
-            "BEGIN{system(\"touch CANARY\")}", "{print > \"CANARY\"}", "{print | \"sh\"}",
-            "{\"id\" | getline x}", "@load \"x\"", "BEGIN{printf \"x\" >> \"CANARY\"}",
-            "BEGIN{f=\"system\"; @f(\"id\")}", "function f(){print>\"x\"}", "BEGIN { print ENVIRON[\"X\"] }",
+            "BEGIN{system(\"touch CANARY\")}",
+            "{print > \"CANARY\"}",
+            "{print | \"sh\"}",
+            "{\"id\" | getline x}",
+            "@load \"x\"",
+            "BEGIN{printf \"x\" >> \"CANARY\"}",
+            "BEGIN{f=\"system\"; @f(\"id\")}",
+            "function f(){print>\"x\"}",
+            "BEGIN { print ENVIRON[\"X\"] }",
         ] {
             assert!(refuse(program).is_some(), "{program}");
         }

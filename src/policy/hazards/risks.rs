@@ -48,7 +48,9 @@ const RISKS: &[Risky] = &[
         words: false,
     },
     Risky {
-        names: &["ninja", "just", "task", "rake", "invoke", "tox", "nox", "scons", "bazel", "buck2"],
+        names: &[
+            "ninja", "just", "task", "rake", "invoke", "tox", "nox", "scons", "bazel", "buck2",
+        ],
         options: "-f --justfile --taskfile --shell --shell-arg -C -c --command --set -r --rakefile -e --execute",
         why: "can change what is run",
         assignments: true,
@@ -152,7 +154,31 @@ const RISKS: &[Risky] = &[
         words: true,
     },
     Risky {
-        names: &["perl", "ruby", "php", "lua", "luajit", "Rscript", "R", "tclsh", "guile", "osascript", "pwsh", "elixir", "erl", "ghci", "runghc", "julia", "swift", "scala", "groovy", "irb", "sqlite3", "psql", "mysql"],
+        names: &[
+            "perl",
+            "ruby",
+            "php",
+            "lua",
+            "luajit",
+            "Rscript",
+            "R",
+            "tclsh",
+            "guile",
+            "osascript",
+            "pwsh",
+            "elixir",
+            "erl",
+            "ghci",
+            "runghc",
+            "julia",
+            "swift",
+            "scala",
+            "groovy",
+            "irb",
+            "sqlite3",
+            "psql",
+            "mysql",
+        ],
         options: "-e -E -n -p -i -I -M -m -r -d -a -l -C -f --eval --command -c --file --execute",
         why: "runs code that the command line names",
         assignments: false,
@@ -187,8 +213,15 @@ const RISKS: &[Risky] = &[
 
 /// Definitions that only choose what the build leaves out.
 const HARMLESS: &[&str] = &[
-    "-DskipTests", "-DskipITs", "-DskipTests=true", "-Dmaven.test.skip=true", "-Dtest=", "-Dit.test=",
-    "-DfailIfNoTests=false", "-Dsurefire.failIfNoSpecifiedTests=false", "-Dstyle.color=never",
+    "-DskipTests",
+    "-DskipITs",
+    "-DskipTests=true",
+    "-Dmaven.test.skip=true",
+    "-Dtest=",
+    "-Dit.test=",
+    "-DfailIfNoTests=false",
+    "-Dsurefire.failIfNoSpecifiedTests=false",
+    "-Dstyle.color=never",
 ];
 
 pub fn examine(name: &str, argv: &[Value]) -> Option<Examined> {
@@ -237,9 +270,9 @@ pub fn examine(name: &str, argv: &[Value]) -> Option<Examined> {
 fn option(risky: &Risky, name: &str, text: &str, index: usize, out: &mut Examined) {
     let is_old_style = index == 1 && risky.names.contains(&"tar") && !text.starts_with('-');
     let dashed = if is_old_style { format!("-{text}") } else { text.to_owned() };
-    let is_harmless = HARMLESS.iter().any(|known| {
-        *known == text || (known.ends_with('=') && text.starts_with(known))
-    });
+    let is_harmless = HARMLESS
+        .iter()
+        .any(|known| *known == text || (known.ends_with('=') && text.starts_with(known)));
     if !is_harmless && risky.options.split(' ').any(|option| fits(risky, option, &dashed)) {
         out.hazard(index, format!("{name} {text} {}", risky.why));
     }
@@ -275,9 +308,10 @@ fn fits(risky: &Risky, option: &str, word: &str) -> bool {
     if risky.words {
         let name = word.split('=').next().unwrap_or(word);
         // `-Dname` and `-Wl,…` carry their value glued on.
-        let takes_glued = matches!(option, "-D" | "-P" | "-J" | "-XX" | "-Wl" | "-Wp" | "-Wa" | "-B")
-            || option.starts_with("-java")
-            || option.starts_with("-agent");
+        let takes_glued =
+            matches!(option, "-D" | "-P" | "-J" | "-XX" | "-Wl" | "-Wp" | "-Wa" | "-B")
+                || option.starts_with("-java")
+                || option.starts_with("-agent");
         return name == option
             || (name.starts_with("--") && name.get(1..) == Some(option))
             || (takes_glued && word.starts_with(option));

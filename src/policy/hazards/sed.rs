@@ -31,7 +31,8 @@ pub fn examine(argv: &[Value]) -> Examined {
             "--" => only_operands = true,
             "-n" | "-E" | "-r" | "-s" | "-u" | "-z" | "-l" | "--quiet" | "--silent"
             | "--regexp-extended" | "--separate" | "--unbuffered" | "--null-data" | "--posix"
-            | "--sandbox" | "--help" | "--version" | "-nE" | "-En" | "-nr" | "-rn" | "-ns" | "-nz" => {}
+            | "--sandbox" | "--help" | "--version" | "-nE" | "-En" | "-nr" | "-rn" | "-ns"
+            | "-nz" => {}
             "-e" | "--expression" | "-ne" | "-Ee" | "-nEe" => {
                 has_script = true;
                 script(argv.get(index), index, &mut out);
@@ -45,7 +46,10 @@ pub fn examine(argv: &[Value]) -> Examined {
                 writes = true;
                 out.hazard(at, format!("sed {word} changes files; {HINT}"));
             }
-            _ => out.hazard(at, format!("sed {word} is no option that is known to be harmless; {HINT}")),
+            _ => out.hazard(
+                at,
+                format!("sed {word} is no option that is known to be harmless; {HINT}"),
+            ),
         }
     }
     let files = if has_script {
@@ -243,16 +247,55 @@ mod tests {
     #[test]
     fn d66_only_a_small_grammar() {
         for script in [
-            "10,20p", "$p", "5q", "1d;$d", "/^fn /,/^}/p", "s/a/b/g", "s|a/b|c|", "10,$p", "1~2p",
-            "/x/!d", "$=", "5,+3p", "s/a\\/b/c/2gp", "1,5p;10q", "p", "",
+            "10,20p",
+            "$p",
+            "5q",
+            "1d;$d",
+            "/^fn /,/^}/p",
+            "s/a/b/g",
+            "s|a/b|c|",
+            "10,$p",
+            "1~2p",
+            "/x/!d",
+            "$=",
+            "5,+3p",
+            "s/a\\/b/c/2gp",
+            "1,5p;10q",
+            "p",
+            "",
         ] {
             assert!(is_small(script), "{script}");
         }
         for script in [
-            "w CANARY", "1w CANARY", "s/a/b/w CANARY", "s/a/b/e", "e touch CANARY", "1e touch CANARY",
-            "r /etc/passwd", "R x", "W x", "a\\\ntext", "s/a/b/;w x", "{w x\n}", "s/a/touch x/ge",
-            "s/[/]/x/w CANARY", "y/a/b/w", "1,5p;w x", "s/a/b", "b", ":a", "c\\x", "i\\x",
-            "s\na\nb\nw x", "s/a\\\n/b/w x", "s/a/b/pw CANARY", "s/a/b/ge CANARY", "1!e id", "v", "F", "z",
+            "w CANARY",
+            "1w CANARY",
+            "s/a/b/w CANARY",
+            "s/a/b/e",
+            "e touch CANARY",
+            "1e touch CANARY",
+            "r /etc/passwd",
+            "R x",
+            "W x",
+            "a\\\ntext",
+            "s/a/b/;w x",
+            "{w x\n}",
+            "s/a/touch x/ge",
+            "s/[/]/x/w CANARY",
+            "y/a/b/w",
+            "1,5p;w x",
+            "s/a/b",
+            "b",
+            ":a",
+            "c\\x",
+            "i\\x",
+            "s\na\nb\nw x",
+            "s/a\\\n/b/w x",
+            "s/a/b/pw CANARY",
+            "s/a/b/ge CANARY",
+            "1!e id",
+            "v",
+            "F",
+            "z",
         ] {
             assert!(!is_small(script), "{script}");
         }

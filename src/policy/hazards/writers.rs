@@ -47,7 +47,11 @@ pub const WRITERS: &[Spec] = &[
         risks: &[
             Risk { options: "-t --target-directory", value: RiskValue::Writes, why: ELSEWHERE },
             Risk { options: "-b -S --backup --suffix", value: RiskValue::None, why: ELSEWHERE },
-            Risk { options: "-s -l --symbolic-link --link", value: RiskValue::None, why: "makes links" },
+            Risk {
+                options: "-s -l --symbolic-link --link",
+                value: RiskValue::None,
+                why: "makes links",
+            },
         ],
         lenient: false,
         operands: Operands::ReadThenLastWritten,

@@ -234,7 +234,12 @@ mod tests {
         ));
         assert!(!tamed.unknown && !tamed.external_diff);
         let keys: Vec<&str> = tamed.overrides.iter().map(|(key, _)| key.as_str()).collect();
-        for key in ["filter.a b.clean", "filter.a b.process", "diff.dv.textconv", "credential.https://x.helper"] {
+        for key in [
+            "filter.a b.clean",
+            "filter.a b.process",
+            "diff.dv.textconv",
+            "credential.https://x.helper",
+        ] {
             assert!(keys.contains(&key), "{keys:?}");
         }
     }
@@ -242,8 +247,14 @@ mod tests {
     #[test]
     fn what_cannot_be_overridden_or_read_is_told() {
         for text in [
-            "[diff]\n external = x\n", "[diff \"a\"]\n command = x\n", "[include]\n path = x\n",
-            "[includeIf \"gitdir:/\"]\n path = x\n", "[diff.a]\ncommand=x\n", "[core\n", "[diff \"x\n", "=x\n",
+            "[diff]\n external = x\n",
+            "[diff \"a\"]\n command = x\n",
+            "[include]\n path = x\n",
+            "[includeIf \"gitdir:/\"]\n path = x\n",
+            "[diff.a]\ncommand=x\n",
+            "[core\n",
+            "[diff \"x\n",
+            "=x\n",
             "[a]\nb = c \\\n d\n[diff] external = x\n",
         ] {
             assert!(Tamed::read(Some(text)).external_diff, "{text}");

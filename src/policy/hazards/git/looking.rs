@@ -17,11 +17,39 @@ pub fn only(verb: &str, words: &[Value]) -> Option<String> {
         .filter(|value| value.as_known().is_none_or(|word| !word.starts_with('-')))
         .count();
     let looks = match verb {
-        "branch" => operands == 0 || has(&["--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at", "--sort", "--format"]),
-        "tag" => operands == 0 || has(&["--list", "-l", "-n", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at", "--sort", "--format"]),
+        "branch" => {
+            operands == 0
+                || has(&[
+                    "--list",
+                    "-l",
+                    "--contains",
+                    "--no-contains",
+                    "--merged",
+                    "--no-merged",
+                    "--points-at",
+                    "--sort",
+                    "--format",
+                ])
+        }
+        "tag" => {
+            operands == 0
+                || has(&[
+                    "--list",
+                    "-l",
+                    "-n",
+                    "--contains",
+                    "--no-contains",
+                    "--merged",
+                    "--no-merged",
+                    "--points-at",
+                    "--sort",
+                    "--format",
+                ])
+        }
         "remote" => operands == 0 || first == Some("get-url"),
         "config" => {
-            has(&["--get", "--get-all", "--get-regexp", "--list", "-l"]) || matches!(first, Some("get" | "list"))
+            has(&["--get", "--get-all", "--get-regexp", "--list", "-l"])
+                || matches!(first, Some("get" | "list"))
         }
         "stash" => matches!(first, Some("list" | "show")),
         "reflog" => !matches!(first, Some("expire" | "delete" | "drop" | "write")),

@@ -13,9 +13,17 @@ use super::{Access, Examined, FileUse};
 use crate::policy::value::Value;
 
 /// Options in front of the verb that change nothing but the output.
-const GLOBAL: &[&str] =
-    &["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--glob-pathspecs",
-      "--noglob-pathspecs", "--icase-pathspecs", "--no-replace-objects", "--no-advice"];
+const GLOBAL: &[&str] = &[
+    "--no-pager",
+    "-P",
+    "--no-optional-locks",
+    "--literal-pathspecs",
+    "--glob-pathspecs",
+    "--noglob-pathspecs",
+    "--icase-pathspecs",
+    "--no-replace-objects",
+    "--no-advice",
+];
 
 /// Takes a git call apart.
 pub fn examine(argv: &[Value]) -> Examined {
@@ -90,7 +98,7 @@ fn known(verb: &str, spec: &Spec, words: &[Value]) -> Examined {
         _ => {}
     }
     if let Some(why) = looking::only(verb, words) {
-        out.hazard(0, why);
+        out.whole(why);
     }
     out
 }
@@ -122,10 +130,33 @@ fn operand(value: Value) -> Vec<FileUse> {
 /// `git diff` hands files to a program that the configuration names, and no configuration can take
 /// that back; the option can. Whether it is needed is decided where the configuration is known.
 fn external_diff(words: &[Value], out: &mut Examined) {
-    const SUMMARIES: &[&str] =
-        &["--name-only", "--name-status", "--numstat", "--shortstat", "--raw", "--summary", "--stat", "--compact-summary", "--dirstat"];
-    const BESIDE: &[&str] =
-        &["--cached", "--staged", "--no-color", "--color", "--diff-filter", "--no-renames", "-M", "-C", "-z", "--merge-base", "-w", "-b", "--relative", "--"];
+    const SUMMARIES: &[&str] = &[
+        "--name-only",
+        "--name-status",
+        "--numstat",
+        "--shortstat",
+        "--raw",
+        "--summary",
+        "--stat",
+        "--compact-summary",
+        "--dirstat",
+    ];
+    const BESIDE: &[&str] = &[
+        "--cached",
+        "--staged",
+        "--no-color",
+        "--color",
+        "--diff-filter",
+        "--no-renames",
+        "-M",
+        "-C",
+        "-z",
+        "--merge-base",
+        "-w",
+        "-b",
+        "--relative",
+        "--",
+    ];
     let mut summary = false;
     let mut other = false;
     for word in words.iter().skip(1).filter_map(Value::as_known) {
@@ -168,7 +199,10 @@ fn unknown(verb: &str, words: &[Value]) -> Examined {
             Value::Known(word) => word.starts_with('-') && word.len() > 1 && word != "--",
             Value::Unknown(_) => value.may_be_unknown_option(),
         };
-        let is_quiet = matches!(value.as_known(), Some("-q" | "-v" | "--quiet" | "--verbose" | "-n" | "--dry-run"));
+        let is_quiet = matches!(
+            value.as_known(),
+            Some("-q" | "-v" | "--quiet" | "--verbose" | "-n" | "--dry-run")
+        );
         let runs = value.as_known().is_some_and(|word| word.contains("::"));
         if (is_option && !is_quiet) || runs {
             let shown = value.display();

@@ -22,7 +22,11 @@ const WRITES: &str = "writes a file; use `> FILE`";
 const DIFF_RISKS: &[Risk] = &[
     Risk { options: "--ext-diff --textconv", value: RiskValue::None, why: RUNS },
     Risk { options: "--output", value: RiskValue::Writes, why: WRITES },
-    Risk { options: "--no-index", value: RiskValue::None, why: "compares files outside the repository" },
+    Risk {
+        options: "--no-index",
+        value: RiskValue::None,
+        why: "compares files outside the repository",
+    },
     Risk { options: "--submodule", value: RiskValue::None, why: "runs git in submodules" },
     Risk { options: "--show-signature", value: RiskValue::None, why: RUNS },
 ];
@@ -35,8 +39,26 @@ const SHOW: Spec = Spec {
     values: "-S -G -I -L -n --max-count --skip --since --after --until --before --author --committer --grep --date --format --output-indicator-new --output-indicator-old --output-indicator-context --find-object --inter-hunk-context --diff-algorithm --word-diff-regex",
     risks: DIFF_RISKS,
     lenient: false,
-    ..Spec::reader(&["log", "show", "diff", "whatchanged", "rev-list", "diff-tree", "diff-index",
-        "diff-files", "cherry", "range-diff", "reflog", "shortlog", "show-branch", "name-rev", "stash"], "")
+    ..Spec::reader(
+        &[
+            "log",
+            "show",
+            "diff",
+            "whatchanged",
+            "rev-list",
+            "diff-tree",
+            "diff-index",
+            "diff-files",
+            "cherry",
+            "range-diff",
+            "reflog",
+            "shortlog",
+            "show-branch",
+            "name-rev",
+            "stash",
+        ],
+        "",
+    )
 };
 
 const VERBS: &[Spec] = &[
@@ -85,9 +107,17 @@ const VERBS: &[Spec] = &[
         values: "-e -A -B -C -m --threads --max-depth --context --after-context --before-context --max-count",
         reads: "-f",
         risks: &[
-            Risk { options: "-O --open-files-in-pager", value: RiskValue::None, why: "runs a program" },
+            Risk {
+                options: "-O --open-files-in-pager",
+                value: RiskValue::None,
+                why: "runs a program",
+            },
             Risk { options: "--ext-grep --textconv", value: RiskValue::None, why: RUNS },
-            Risk { options: "--no-index", value: RiskValue::None, why: "searches outside the repository" },
+            Risk {
+                options: "--no-index",
+                value: RiskValue::None,
+                why: "searches outside the repository",
+            },
         ],
         lenient: false,
         // A pattern is no revision, but taken for one it is harmless.
@@ -125,12 +155,7 @@ const VERBS: &[Spec] = &[
         lenient: false,
         ..Spec::reader(&["tag"], "")
     },
-    Spec {
-        flags: "v",
-        long: "verbose all push",
-        lenient: false,
-        ..Spec::reader(&["remote"], "")
-    },
+    Spec { flags: "v", long: "verbose all push", lenient: false, ..Spec::reader(&["remote"], "") },
     Spec {
         flags: "lz",
         long: "get get-all get-regexp list null name-only show-origin show-scope type bool int path local default includes no-includes all",
@@ -155,9 +180,11 @@ const VERBS: &[Spec] = &[
         flags: "nvfuAN",
         long: "dry-run verbose force update all no-all ignore-removal no-ignore-removal intent-to-add refresh ignore-errors ignore-missing renormalize sparse chmod",
         reads: "--pathspec-from-file",
-        risks: &[
-            Risk { options: "-i --interactive -p --patch -e --edit", value: RiskValue::None, why: "asks or starts an editor" },
-        ],
+        risks: &[Risk {
+            options: "-i --interactive -p --patch -e --edit",
+            value: RiskValue::None,
+            why: "asks or starts an editor",
+        }],
         lenient: false,
         ..Spec::reader(&["add", "stage"], "")
     },
@@ -168,10 +195,18 @@ const VERBS: &[Spec] = &[
         values: "-m --message --author --date --cleanup",
         reads: "-F --file -t --template --pathspec-from-file",
         risks: &[
-            Risk { options: "-e --edit -c --reedit-message -p --patch --interactive", value: RiskValue::None, why: "asks or starts an editor" },
+            Risk {
+                options: "-e --edit -c --reedit-message -p --patch --interactive",
+                value: RiskValue::None,
+                why: "asks or starts an editor",
+            },
             Risk { options: "-S --gpg-sign", value: RiskValue::None, why: RUNS },
             Risk { options: "--trailer", value: RiskValue::Some, why: RUNS },
-            Risk { options: "-C --reuse-message --fixup --squash", value: RiskValue::Some, why: "rewrites history" },
+            Risk {
+                options: "-C --reuse-message --fixup --squash",
+                value: RiskValue::Some,
+                why: "rewrites history",
+            },
         ],
         lenient: false,
         ..Spec::reader(&["commit"], "")
@@ -210,10 +245,37 @@ pub fn spec(verb: &str) -> Option<&'static Spec> {
 pub fn is_writing(verb: &str) -> bool {
     !matches!(
         verb,
-        "log" | "show" | "diff" | "whatchanged" | "rev-list" | "diff-tree" | "diff-index"
-            | "diff-files" | "cherry" | "range-diff" | "reflog" | "shortlog" | "show-branch"
-            | "name-rev" | "status" | "rev-parse" | "ls-files" | "ls-tree" | "cat-file" | "grep"
-            | "blame" | "annotate" | "describe" | "merge-base" | "for-each-ref" | "show-ref"
-            | "check-ignore" | "check-attr" | "count-objects" | "config" | "remote" | "version"
+        "log"
+            | "show"
+            | "diff"
+            | "whatchanged"
+            | "rev-list"
+            | "diff-tree"
+            | "diff-index"
+            | "diff-files"
+            | "cherry"
+            | "range-diff"
+            | "reflog"
+            | "shortlog"
+            | "show-branch"
+            | "name-rev"
+            | "status"
+            | "rev-parse"
+            | "ls-files"
+            | "ls-tree"
+            | "cat-file"
+            | "grep"
+            | "blame"
+            | "annotate"
+            | "describe"
+            | "merge-base"
+            | "for-each-ref"
+            | "show-ref"
+            | "check-ignore"
+            | "check-attr"
+            | "count-objects"
+            | "config"
+            | "remote"
+            | "version"
     )
 }
