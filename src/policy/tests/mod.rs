@@ -1,5 +1,6 @@
 //! Tests of the room as a whole, on facts that are made up.
 
+mod oracle;
 mod presets;
 mod scripts;
 
