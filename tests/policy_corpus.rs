@@ -296,6 +296,122 @@ fn hostile_scripts_are_hostile() {
     );
 }
 
+/// D62 for real: a repository whose configuration names a program wherever git would take one.
+#[test]
+fn d62_a_hostile_configuration_runs_nothing() {
+    let world = World::new();
+    let hostile = |world: &World| {
+        let evil = world.workspace.join("tool").display().to_string();
+        let config = world.workspace.join(".git/config");
+        let mut text = fs::read_to_string(&config).unwrap();
+        text.push_str(&format!(
+            "[core]\n\tfsmonitor = {evil}\n\tpager = {evil}\n\teditor = {evil}\n\tsshCommand = {evil}\n\
+             \thooksPath = other\n\taskPass = {evil}\n\talternateRefsCommand = {evil}\n\
+             [pager]\n\tstatus = {evil}\n\tlog = {evil}\n\
+             [filter \"ev\"]\n\tclean = {evil}\n\tsmudge = {evil}\n\tprocess = {evil}\n\trequired = true\n\
+             [diff \"ev\"]\n\ttextconv = {evil}\n\tcachetextconv = true\n\
+             [merge \"ev\"]\n\tdriver = {evil}\n\
+             [alias]\n\tstatus = !{evil}\n\tst = !{evil}\n\
+             [log]\n\tshowSignature = true\n[gpg]\n\tprogram = {evil}\n[commit]\n\tgpgSign = true\n\
+             [credential]\n\thelper = {evil}\n[interactive]\n\tdiffFilter = {evil}\n[trailer \"x\"]\n\tcommand = {evil}\n"
+        ));
+        fs::write(&config, text).unwrap();
+        fs::write(world.workspace.join(".gitattributes"), "* filter=ev diff=ev merge=ev\n")
+            .unwrap();
+        for hook in [
+            "pre-commit",
+            "post-commit",
+            "commit-msg",
+            "prepare-commit-msg",
+            "post-checkout",
+            "post-index-change",
+        ] {
+            executable(&world.workspace.join("other").join(hook), "#!/bin/sh\ntouch CANARY\n");
+            executable(&world.workspace.join(".git/hooks").join(hook), "#!/bin/sh\ntouch CANARY\n");
+        }
+    };
+    hostile(&world);
+    // Bare, it runs: otherwise this test would prove nothing.
+    for bare in [vec!["status"], vec!["diff"], vec!["log", "-p", "-1"]] {
+        let mut process = Process::new("git");
+        process.args(&bare);
+        world.clean(&mut process);
+        process.status().unwrap();
+        assert!(world.canary(), "bare git {bare:?} ran nothing");
+        fs::remove_file(world.workspace.join("CANARY")).unwrap();
+    }
+    let policies = policies(&world);
+    let scripts: Vec<Case> =
+        cases("allowed.yaml").into_iter().filter(|case| case.script.contains("git ")).collect();
+    assert!(scripts.len() > 40);
+    let mut wrong = Vec::new();
+    for case in &scripts {
+        let judged = world.judge(&policies[&case.policy], &case.script);
+        let Some(permit) = &judged.permit else {
+            wrong.push(format!("denied: {:?}: {}", case.script, judged.verdict.reason));
+            continue;
+        };
+        let code = run(&world, permit);
+        if world.canary() {
+            wrong.push(format!("CANARY from {:?}", case.script));
+            fs::remove_file(world.workspace.join("CANARY")).unwrap();
+        }
+        if code != Some(case.exit) {
+            wrong.push(format!("{:?} ended with {code:?}", case.script));
+        }
+    }
+    // What can't be overridden is denied until it is spared.
+    world.reset();
+    let config = world.workspace.join(".git/config");
+    let text = fs::read_to_string(&config).unwrap();
+    for more in [
+        "[diff]\n\texternal = ./tool\n",
+        "[diff \"x\"]\n\tcommand = ./tool\n",
+        "[include]\n\tpath = x\n",
+    ] {
+        fs::write(&config, format!("{text}{more}")).unwrap();
+        fs::write(world.workspace.join(".gitattributes"), "* diff=x\n").unwrap();
+        for script in [
+            "git diff",
+            "git diff HEAD",
+            "git diff --stat -p",
+            "git diff --stat -U3",
+            "git diff --quiet",
+        ] {
+            if world.judge(&policies["everyday"], script).permit.is_some() {
+                wrong.push(format!("{script} with {more:?} was allowed"));
+            }
+        }
+        for script in [
+            "git diff --no-ext-diff",
+            "git diff --stat",
+            "git diff --name-only",
+            "git log -p",
+            "git show",
+            "git diff-files -p",
+            "git diff-index -p HEAD",
+            "git stash list -p",
+            "git status -vv",
+            "git log -p -m --cc",
+            "git range-diff HEAD HEAD HEAD",
+            "git blame src/a.rs",
+            "git diff-tree -p HEAD",
+        ] {
+            match &world.judge(&policies["everyday"], script).permit {
+                None => wrong.push(format!("{script} with {more:?} was denied")),
+                Some(permit) => {
+                    run(&world, permit);
+                    if world.canary() {
+                        wrong.push(format!("CANARY from {script} with {more:?}"));
+                        fs::remove_file(world.workspace.join("CANARY")).unwrap();
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn everyday_scripts_are_allowed_and_run() {
     let world = World::new();
