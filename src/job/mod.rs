@@ -1,6 +1,7 @@
 //! A Run from settings to artifacts: the rooms put together, once, for one Outcome.
 
 mod artifacts;
+mod ask;
 mod collect;
 mod folder;
 mod isolate;
@@ -10,6 +11,7 @@ mod prepare;
 mod run;
 
 pub use artifacts::{ARTIFACT_NAMES, Artifacts};
+pub use ask::{AskedPolicy, bind_policy};
 pub use collect::{Collected, DeniedCall};
 pub use folder::RunFolder;
 pub use prepare::{Prepared, RunInput, dry_run, prepare};

@@ -147,16 +147,8 @@ impl Place {
         ];
         protected.extend(named.into_iter().flatten());
         let protected = protected.iter().map(|path| absolute(path)).collect();
-        let git = workspace::git::GitPlace::discover(&workspace);
-        let ground = Ground {
-            workspace: workspace.clone(),
-            home: input.home.clone(),
-            protected,
-            untrusted: !input.untrusted_data.is_empty(),
-            git_dirs: git
-                .map(|git| vec![git.git_dir.clone(), git.common_dir.clone()])
-                .unwrap_or_default(),
-        };
+        let untrusted = !input.untrusted_data.is_empty();
+        let ground = ground(&workspace, input.home.clone(), protected, untrusted);
         let policy = Arc::new(file.compile(&ground).map_err(|list| faults("policy", &list))?);
         Ok(Self { workspace, file, policy_file, ground, policy, prefix: Vec::new() })
     }
@@ -191,11 +183,29 @@ impl Place {
     }
 }
 
+/// The place that a policy is bound to.
+pub(super) fn ground(
+    workspace: &Path,
+    home: Option<PathBuf>,
+    protected: Vec<PathBuf>,
+    untrusted: bool,
+) -> Ground {
+    let git = workspace::git::GitPlace::discover(workspace);
+    let git_dirs = git.map(|git| vec![git.git_dir.clone(), git.common_dir.clone()]);
+    Ground {
+        workspace: workspace.to_owned(),
+        home,
+        protected,
+        untrusted,
+        git_dirs: git_dirs.unwrap_or_default(),
+    }
+}
+
 fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
-fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
+pub(super) fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
     let Some(path) = path else { return Ok((PolicyFile::built_in(), "built-in".into())) };
     let name = path.display().to_string();
     let source = std::fs::read_to_string(path)
