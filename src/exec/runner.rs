@@ -3,7 +3,7 @@
 use super::capture::{Capture, Captured, Stream};
 use super::environment::Environment;
 use super::launcher::LAUNCHER_ARG;
-use super::order::{CONTROL_KILL, CONTROL_TERM, Finding, Order, ProbeOrder, Report};
+use super::order::{CONTROL_KILL, CONTROL_TERM, Finding, Input, Order, ProbeOrder, Report};
 use super::sandbox::{Confinement, Sandbox};
 use super::{CleanPath, ExecError};
 use crate::clock;
@@ -113,6 +113,9 @@ impl Executor {
             env: self.config.environment.for_command(&attributes.env),
             cwd: permit.cwd().to_owned(),
             confinement: self.config.sandbox.confinement(attributes.network != Network::None),
+            input: Input::Nothing,
+            unconfined: false,
+            afterwards: None,
             probe: None,
         })
     }
@@ -144,6 +147,9 @@ impl Executor {
             env: Vec::new(),
             cwd,
             confinement,
+            input: Input::Nothing,
+            unconfined: false,
+            afterwards: None,
             probe: Some(probe),
         };
         let mut launched = Launched::start(launcher, &order).await?;
