@@ -49,6 +49,37 @@ impl Capture {
         self.tail.push(rest);
     }
 
+    /// What is kept so far, leaving a new capture in place. A character whose last bytes have not come
+    /// yet is left for the next look, unless this is the last one.
+    pub fn take(&mut self, limit: usize, last: bool) -> Captured {
+        let mut done = std::mem::replace(self, Self::new(limit));
+        if !last {
+            let begun = done.unfinished_character();
+            if !begun.is_empty() {
+                self.push(Stream::Stdout, &begun);
+            }
+        }
+        done.finish()
+    }
+
+    /// Takes the begun character off the end.
+    fn unfinished_character(&mut self) -> Vec<u8> {
+        let end = if self.tail.buffer.is_empty() { &mut self.head } else { &mut self.tail.buffer };
+        let window = end.len().saturating_sub(3);
+        let begun = end
+            .get(window..)
+            .and_then(|last| last.iter().rposition(|byte| (*byte & 0xC0) != 0x80))
+            .map(|at| window + at)
+            .filter(|at| {
+                let rest = end.get(*at..).unwrap_or_default();
+                std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none())
+            });
+        let Some(at) = begun else { return Vec::new() };
+        let taken = end.split_off(at);
+        self.total -= taken.len() as u64;
+        taken
+    }
+
     pub fn finish(self) -> Captured {
         let kept = (self.head.len() + self.tail.len()) as u64;
         let cut = self.total - kept;
@@ -193,6 +224,25 @@ mod tests {
             let out = captured(limit, &[(Stream::Stdout, text.as_bytes())]);
             assert!(!out.text.contains('\u{fffd}'), "{limit}: {}", out.text);
         }
+    }
+
+    #[test]
+    fn a_character_that_has_come_in_part_waits_for_the_next_look() {
+        let bytes = "a阴b".as_bytes();
+        for cut in 0..=bytes.len() {
+            let mut capture = Capture::new(1024);
+            capture.push(Stream::Stdout, &bytes[..cut]);
+            let first = capture.take(1024, false);
+            capture.push(Stream::Stdout, &bytes[cut..]);
+            let second = capture.take(1024, true);
+            assert_eq!(first.text + &second.text, "a阴b", "cut at {cut}");
+        }
+        let mut capture = Capture::new(1024);
+        capture.push(Stream::Stdout, b"ok\xe9");
+        assert_eq!(capture.take(1024, true).text, "ok\u{fffd}", "the last look shows it as it is");
+        let mut capture = Capture::new(1024);
+        capture.push(Stream::Stdout, b"\xff\xff");
+        assert_eq!(capture.take(1024, false).text, "\u{fffd}\u{fffd}", "never a character");
     }
 
     #[test]
