@@ -4,6 +4,8 @@
 //! Memory stays the same whatever a command prints. Bytes are kept as they came; turning them into
 //! text, and cutting on character boundaries, happens once at the end.
 
+use std::ops::Range;
+
 /// Which stream a chunk came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -84,23 +86,43 @@ impl Capture {
         let kept = (self.head.len() + self.tail.len()) as u64;
         let cut = self.total - kept;
         let tail_start = self.total - self.tail.len() as u64;
-        let mut text = lossy(&self.head, false, cut > 0);
-        if cut > 0 {
-            text.push_str(&format!("\n[… {cut} bytes cut …]\n"));
+        if cut == 0 {
+            // Joined as bytes: a character may lie across the two.
+            let whole = [self.head.as_slice(), self.tail.bytes()].concat();
+            return Captured {
+                text: lossy(&whole, false, false),
+                total: self.total,
+                stderr_total: self.stderr_total,
+                ..Captured::default()
+            };
         }
-        text.push_str(&lossy(&self.tail.bytes(), cut > 0, false));
         let stderr_kept = self.stderr_tail.len() as u64;
-        let stderr_tail = (cut > 0 && self.stderr_total > 0 && tail_start > 0)
-            .then(|| lossy(&self.stderr_tail.bytes(), stderr_kept < self.stderr_total, false));
-        Captured { text, stderr_tail, total: self.total, stderr_total: self.stderr_total, cut }
+        let stderr_tail = (self.stderr_total > 0 && tail_start > 0)
+            .then(|| lossy(self.stderr_tail.bytes(), stderr_kept < self.stderr_total, false));
+        let mut text = lossy(&self.head, false, true);
+        let start = text.len();
+        text.push_str(&format!("\n[… {cut} bytes cut …]\n"));
+        let notice = Some(start..text.len());
+        text.push_str(&lossy(self.tail.bytes(), true, false));
+        Captured {
+            text,
+            notice,
+            stderr_tail,
+            total: self.total,
+            stderr_total: self.stderr_total,
+            cut,
+        }
     }
 }
 
-/// What a command printed, ready to be read.
+/// What a command printed, ready to be read: both streams in the order received, the middle left out
+/// where it was too long.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// Both streams in the order received, the middle cut where it was too long.
+    /// The text with the cut told.
     pub text: String,
+    /// Where the notice of the cut begins and ends in the text.
+    notice: Option<Range<usize>>,
     /// The end of standard error alone, only where something was cut.
     pub stderr_tail: Option<String>,
     /// Bytes printed on both streams.
@@ -108,6 +130,17 @@ pub struct Captured {
     pub stderr_total: u64,
     /// Bytes that were not kept.
     pub cut: u64,
+}
+
+impl Captured {
+    /// The text after `edges` has seen both sides of the cut: a secret that the cut went through is no
+    /// longer whole, and can only be recognised there.
+    pub fn text_with(&self, edges: impl FnOnce(&str, &str) -> (String, String)) -> String {
+        let part = |range: Range<usize>| self.text.get(range).unwrap_or_default();
+        let Some(notice) = &self.notice else { return self.text.clone() };
+        let (head, tail) = edges(part(0..notice.start), part(notice.end..self.text.len()));
+        format!("{head}{}{tail}", part(notice.clone()))
+    }
 }
 
 /// Bytes as text: what is not UTF-8 becomes U+FFFD, except that a character cut by us at either edge
@@ -155,8 +188,8 @@ impl Ring {
         self.buffer.len().min(self.limit)
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        self.buffer[self.buffer.len() - self.len()..].to_vec()
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.buffer.len() - self.len()..).unwrap_or_default()
     }
 }
 

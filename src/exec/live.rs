@@ -298,7 +298,7 @@ impl Attendant {
                 Wake::Written(written) => self.written(written),
                 Wake::Ask(Some(Ask::End)) => {
                     if self.end_early(ProcessEnd::Cancelled).await {
-                        deadline.as_mut().reset(tokio::time::Instant::now() + GRACE);
+                        deadline.as_mut().reset((clock::now() + GRACE).into());
                     }
                 }
                 Wake::Ask(Some(ask)) => self.take(ask).await,
@@ -306,14 +306,14 @@ impl Attendant {
                 Wake::Ask(None) => return None,
                 Wake::Deadline if self.early.is_none() => {
                     self.end_early(ProcessEnd::TimedOut).await;
-                    deadline.as_mut().reset(tokio::time::Instant::now() + GRACE);
+                    deadline.as_mut().reset((clock::now() + GRACE).into());
                 }
                 // The launcher does not answer: closing the socket is all that is left.
                 Wake::Deadline if self.killed => return None,
                 Wake::Deadline => {
                     self.killed = true;
                     self.launched.control.tell(CONTROL_KILL).await;
-                    deadline.as_mut().reset(tokio::time::Instant::now() + LAUNCHER_GRACE);
+                    deadline.as_mut().reset((clock::now() + LAUNCHER_GRACE).into());
                 }
             }
         }

@@ -30,7 +30,8 @@ pub fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 fn asynchronous(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK)?;
-    AsyncFd::with_interest(fd, interest)
+    // SAFETY: the descriptor is owned, so that it stays open and the same until the AsyncFd is dropped.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
 }
 
 /// Standard output and error, or the one stream of a terminal.
