@@ -116,12 +116,6 @@ impl ReadPermit {
         Self { path }
     }
 
-    /// For the tests of the door that takes it.
-    #[cfg(test)]
-    pub(crate) fn for_test(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
-    }
-
     pub fn path(&self) -> &Path {
         &self.path
     }
