@@ -152,7 +152,7 @@ impl Executor {
 
     /// Confines a child exactly as commands will be, and reports what held.
     pub async fn probe(
-        launcher: &PathBuf,
+        launcher: &std::path::Path,
         confinement: Confinement,
         probe: ProbeOrder,
         cwd: PathBuf,
