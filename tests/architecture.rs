@@ -226,7 +226,9 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("std::env::var", &["app/env.rs"]),
     ("env::var(", &["app/env.rs"]),
     ("env::vars", &["app/env.rs"]),
-    ("Instant::now()", &["clock.rs", "exec/runner.rs"]),
+    ("Instant::now()", &["clock.rs"]),
+    // A child that this room does not know would be taken for a stray one and ended.
+    ("process::Command::new", &["exec/"]),
     ("SystemTime::now()", &["clock.rs"]),
     ("println!", &[]),
     ("eprintln!", &[]),

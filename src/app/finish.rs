@@ -120,6 +120,7 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
             reason: denied.reason.clone(),
         })
         .collect();
+    record.processes = end.collected.processes.clone();
     record.sandbox = serde_json::json!(leftover.grades);
     record.warnings = end.collected.warnings.clone();
     let git = evidence.git_changes.iter().map(|change| format!("git's own files: {change}"));

@@ -95,6 +95,23 @@ pub fn check_feedback(attempt: u32, attempts: u32, failures: &[String]) -> Item 
     Item::ours(Role::User, Fragment::CheckFeedback, marked("verification", &body))
 }
 
+/// Commands that still run although the model ended the Turn, each with what it printed last.
+pub fn live_processes(commands: &[String]) -> Item {
+    let mut body = String::from(
+        "You ended the Turn while commands that you started still run. Look at them with write_stdin \
+         if you need what they do; when you end with a final message again, they are ended \
+         (SIGTERM, then SIGKILL), and only then the changes of the Turn are taken down. You are told \
+         this once.\n",
+    );
+    let share = Cap::of("processes") / commands.len().max(1);
+    for command in commands {
+        body.push_str("\n- ");
+        body.push_str(&Cap::middle(command, share));
+        body.push('\n');
+    }
+    Item::ours(Role::User, Fragment::Processes, marked("live_commands", &body))
+}
+
 /// How much of a limit is left.
 pub fn budget(text: &str) -> Item {
     Item::ours(Role::Developer, Fragment::Budget, marked("budget", text))

@@ -10,7 +10,7 @@ mod world;
 
 pub use fragments::{
     BASE_INSTRUCTIONS, Cap, EnvironmentFacts, budget, check_feedback, environment, interruption,
-    permissions, project_rules, task, untrusted,
+    live_processes, permissions, project_rules, task, untrusted,
 };
 pub use history::{History, repaired};
 pub use world::{WorldSnapshot, WorldState};
@@ -23,5 +23,6 @@ pub const CAPS: &[(&str, usize)] = &[
     ("world_state", 16 * 1024),
     ("task", 1024 * 1024),
     ("check_feedback", 24 * 1024),
+    ("processes", 16 * 1024),
     ("tool_output", 64 * 1024),
 ];

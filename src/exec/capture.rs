@@ -4,6 +4,8 @@
 //! Memory stays the same whatever a command prints. Bytes are kept as they came; turning them into
 //! text, and cutting on character boundaries, happens once at the end.
 
+use std::ops::Range;
+
 /// Which stream a chunk came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -49,27 +51,78 @@ impl Capture {
         self.tail.push(rest);
     }
 
+    /// What is kept so far, leaving a new capture in place. A character whose last bytes have not come
+    /// yet is left for the next look, unless this is the last one.
+    pub fn take(&mut self, limit: usize, last: bool) -> Captured {
+        let mut done = std::mem::replace(self, Self::new(limit));
+        if !last {
+            let begun = done.unfinished_character();
+            if !begun.is_empty() {
+                self.push(Stream::Stdout, &begun);
+            }
+        }
+        done.finish()
+    }
+
+    /// Takes the begun character off the end.
+    fn unfinished_character(&mut self) -> Vec<u8> {
+        let end = if self.tail.buffer.is_empty() { &mut self.head } else { &mut self.tail.buffer };
+        let window = end.len().saturating_sub(3);
+        let begun = end
+            .get(window..)
+            .and_then(|last| last.iter().rposition(|byte| (*byte & 0xC0) != 0x80))
+            .map(|at| window + at)
+            .filter(|at| {
+                let rest = end.get(*at..).unwrap_or_default();
+                std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none())
+            });
+        let Some(at) = begun else { return Vec::new() };
+        let taken = end.split_off(at);
+        self.total -= taken.len() as u64;
+        taken
+    }
+
     pub fn finish(self) -> Captured {
         let kept = (self.head.len() + self.tail.len()) as u64;
         let cut = self.total - kept;
         let tail_start = self.total - self.tail.len() as u64;
-        let mut text = lossy(&self.head, false, cut > 0);
-        if cut > 0 {
-            text.push_str(&format!("\n[… {cut} bytes cut …]\n"));
+        if cut == 0 {
+            // Joined as bytes: a character may lie across the two.
+            let whole = [self.head.as_slice(), self.tail.bytes()].concat();
+            return Captured {
+                text: lossy(&whole, false, false),
+                total: self.total,
+                stderr_total: self.stderr_total,
+                ..Captured::default()
+            };
         }
-        text.push_str(&lossy(&self.tail.bytes(), cut > 0, false));
         let stderr_kept = self.stderr_tail.len() as u64;
-        let stderr_tail = (cut > 0 && self.stderr_total > 0 && tail_start > 0)
-            .then(|| lossy(&self.stderr_tail.bytes(), stderr_kept < self.stderr_total, false));
-        Captured { text, stderr_tail, total: self.total, stderr_total: self.stderr_total, cut }
+        let stderr_tail = (self.stderr_total > 0 && tail_start > 0)
+            .then(|| lossy(self.stderr_tail.bytes(), stderr_kept < self.stderr_total, false));
+        let mut text = lossy(&self.head, false, true);
+        let start = text.len();
+        text.push_str(&format!("\n[… {cut} bytes cut …]\n"));
+        let notice = Some(start..text.len());
+        text.push_str(&lossy(self.tail.bytes(), true, false));
+        Captured {
+            text,
+            notice,
+            stderr_tail,
+            total: self.total,
+            stderr_total: self.stderr_total,
+            cut,
+        }
     }
 }
 
-/// What a command printed, ready to be read.
+/// What a command printed, ready to be read: both streams in the order received, the middle left out
+/// where it was too long.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// Both streams in the order received, the middle cut where it was too long.
+    /// The text with the cut told.
     pub text: String,
+    /// Where the notice of the cut begins and ends in the text.
+    notice: Option<Range<usize>>,
     /// The end of standard error alone, only where something was cut.
     pub stderr_tail: Option<String>,
     /// Bytes printed on both streams.
@@ -77,6 +130,17 @@ pub struct Captured {
     pub stderr_total: u64,
     /// Bytes that were not kept.
     pub cut: u64,
+}
+
+impl Captured {
+    /// The text after `edges` has seen both sides of the cut: a secret that the cut went through is no
+    /// longer whole, and can only be recognised there.
+    pub fn text_with(&self, edges: impl FnOnce(&str, &str) -> (String, String)) -> String {
+        let part = |range: Range<usize>| self.text.get(range).unwrap_or_default();
+        let Some(notice) = &self.notice else { return self.text.clone() };
+        let (head, tail) = edges(part(0..notice.start), part(notice.end..self.text.len()));
+        format!("{head}{}{tail}", part(notice.clone()))
+    }
 }
 
 /// Bytes as text: what is not UTF-8 becomes U+FFFD, except that a character cut by us at either edge
@@ -124,8 +188,8 @@ impl Ring {
         self.buffer.len().min(self.limit)
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        self.buffer[self.buffer.len() - self.len()..].to_vec()
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.buffer.len() - self.len()..).unwrap_or_default()
     }
 }
 
@@ -193,6 +257,25 @@ mod tests {
             let out = captured(limit, &[(Stream::Stdout, text.as_bytes())]);
             assert!(!out.text.contains('\u{fffd}'), "{limit}: {}", out.text);
         }
+    }
+
+    #[test]
+    fn a_character_that_has_come_in_part_waits_for_the_next_look() {
+        let bytes = "a阴b".as_bytes();
+        for cut in 0..=bytes.len() {
+            let mut capture = Capture::new(1024);
+            capture.push(Stream::Stdout, &bytes[..cut]);
+            let first = capture.take(1024, false);
+            capture.push(Stream::Stdout, &bytes[cut..]);
+            let second = capture.take(1024, true);
+            assert_eq!(first.text + &second.text, "a阴b", "cut at {cut}");
+        }
+        let mut capture = Capture::new(1024);
+        capture.push(Stream::Stdout, b"ok\xe9");
+        assert_eq!(capture.take(1024, true).text, "ok\u{fffd}", "the last look shows it as it is");
+        let mut capture = Capture::new(1024);
+        capture.push(Stream::Stdout, b"\xff\xff");
+        assert_eq!(capture.take(1024, false).text, "\u{fffd}\u{fffd}", "never a character");
     }
 
     #[test]

@@ -6,7 +6,10 @@
 //! (subreaper), and when the command ends, or the runner says so, or the runner is gone (the socket
 //! closes), it kills whatever is left before it goes itself.
 
-use super::order::{CONTROL_KILL, CONTROL_TERM, Finding, MAX_ORDER, Order, ProbeOrder, Report};
+use super::order::{
+    Afterwards, CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Finding, Input, MAX_ORDER, Order,
+    ProbeOrder, Report,
+};
 use super::sandbox;
 use std::ffi::CString;
 use std::io::{self, Read, Write};
@@ -20,6 +23,9 @@ pub const LAUNCHER_ARG: &str = "__launch";
 /// How long the launcher tries to end a tree before it reports what is left (a process that waits
 /// inside the kernel for a dead disk cannot be ended by anybody).
 const KILL_PATIENCE_MS: u64 = 5_000;
+
+/// How long the order's last program may take.
+const AFTERWARDS_MS: u64 = 10_000;
 
 /// Runs the launcher; its return value is the launcher's own exit status.
 pub fn launcher_main() -> u8 {
@@ -45,6 +51,11 @@ fn serve(mut socket: UnixStream) -> io::Result<()> {
         Ok(started) => started,
         Err(report) => return send(&mut socket, &report),
     };
+    if let Input::Descriptor(fd) = order.input {
+        // Only the command reads it: when it ends, whoever writes is told so.
+        // SAFETY: the number was handed over to the launcher and is used nowhere else.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
     if let Some(report) = read_start_error(errors)? {
         reap_blocking(pid);
         return send(&mut socket, &report);
@@ -53,6 +64,10 @@ fn serve(mut socket: UnixStream) -> io::Result<()> {
     let _ = send(&mut socket, &Report::Started { pid });
     let status = watch(&mut socket, &signals, pid)?;
     let (stragglers, left) = end_tree();
+    let ended_by_itself = matches!(status, Some((Some(_), _)));
+    if let Some(afterwards) = order.afterwards.as_ref().filter(|_| !ended_by_itself) {
+        run_afterwards(afterwards);
+    }
     let (code, signal) = status.unwrap_or((None, Some(libc::SIGKILL)));
     send(&mut socket, &Report::Ended { code, signal, stragglers, left })
 }
@@ -192,9 +207,8 @@ fn prepare_child(order: &Order) -> Result<(), Report> {
         // Goes with the launcher even where the launcher is killed.
         #[cfg(target_os = "linux")]
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if null < 0 || libc::dup2(null, 0) < 0 {
-            return Err(failed("/dev/null"));
+        if let Err(what) = connect_input(order.input) {
+            return Err(failed(what));
         }
         reset_signals();
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -205,12 +219,43 @@ fn prepare_child(order: &Order) -> Result<(), Report> {
         cause: format!("{}: {error}", order.cwd.display()),
     })?;
     #[cfg(target_os = "linux")]
-    sandbox::apply(&order.confinement).map_err(|error| Report::Refused {
-        layer: error.layer.into(),
-        errno: error.errno,
-        cause: error.cause,
-    })?;
+    if !order.unconfined {
+        sandbox::apply(&order.confinement).map_err(|error| Report::Refused {
+            layer: error.layer.into(),
+            errno: error.errno,
+            cause: error.cause,
+        })?;
+    }
     close_everything_else();
+    Ok(())
+}
+
+/// Puts the command's standard input in place; on failure says what failed.
+///
+/// # Safety
+/// Only between fork and exec, in a session of its own.
+unsafe fn connect_input(input: Input) -> Result<(), &'static str> {
+    // SAFETY: plain calls on descriptors of this process.
+    unsafe {
+        match input {
+            Input::Nothing => {
+                let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+                if null < 0 || libc::dup2(null, 0) < 0 {
+                    return Err("/dev/null");
+                }
+            }
+            Input::Descriptor(fd) => {
+                if libc::dup2(fd, 0) < 0 {
+                    return Err("standard input");
+                }
+            }
+            Input::Terminal => {
+                if libc::ioctl(1, libc::TIOCSCTTY, 0) < 0 || libc::dup2(1, 0) < 0 {
+                    return Err("the terminal");
+                }
+            }
+        }
+    }
     Ok(())
 }
 
@@ -296,6 +341,8 @@ fn watch(socket: &mut UnixStream, signals: &OwnedFd, pid: i32) -> io::Result<Sta
         if fds[1].revents != 0 {
             match read_control(socket) {
                 Some(CONTROL_TERM) => terminate(pid),
+                // SAFETY: signals the command's own process group.
+                Some(CONTROL_INT) => drop(unsafe { libc::kill(-pid, libc::SIGINT) }),
                 Some(CONTROL_KILL) | None => return Ok(None),
                 Some(_) => {}
             }
@@ -384,6 +431,31 @@ fn end_tree() -> (u32, u32) {
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
+}
+
+/// Runs the operator's program with nothing to read and nowhere to write, for as long as the launcher
+/// would try to end a tree; a program that takes longer is ended like one.
+fn run_afterwards(afterwards: &Afterwards) {
+    let spawned = std::process::Command::new(&afterwards.program)
+        .args(afterwards.argv.iter().skip(1))
+        .env_clear()
+        .envs(afterwards.env.iter().map(|(name, value)| (name, value)))
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    // A program that is not there leaves nothing more to do: the runner asks the engine itself too.
+    let Ok(mut child) = spawned else { return };
+    let start = crate::clock::now();
+    while let Ok(None) = child.try_wait() {
+        if crate::clock::millis_since(start) > AFTERWARDS_MS {
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    end_tree();
 }
 
 /// All living descendants, found through the parent of every process.

@@ -7,17 +7,26 @@
 //! when a command is over, nothing of it is left.
 
 mod capture;
+mod children;
 mod environment;
+mod launched;
 mod launcher;
+mod live;
 pub mod order;
 mod programs;
+mod pty;
 mod runner;
 pub mod sandbox;
+mod streams;
 
 pub use capture::{Captured, Stream};
+pub use children::adopt_orphans;
 pub use environment::{Environment, EnvironmentInput};
+pub use launched::Wiring;
 pub use launcher::{LAUNCHER_ARG, launcher_main};
+pub use live::{End, InputError, Live};
 pub use programs::CleanPath;
+pub use pty::Size;
 pub use runner::{Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
 
 /// What can go wrong before a command has run at all.

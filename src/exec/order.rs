@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 /// Ask the tree to end: SIGTERM.
 pub const CONTROL_TERM: u8 = b'T';
+/// What Ctrl-C does: SIGINT to the command's process group, and nothing more.
+pub const CONTROL_INT: u8 = b'I';
 /// Make it end: SIGKILL to everything, then report.
 pub const CONTROL_KILL: u8 = b'K';
 /// An Order larger than this is refused; scripts have their own, smaller bound.
@@ -23,8 +25,39 @@ pub struct Order {
     pub env: Vec<(String, String)>,
     pub cwd: PathBuf,
     pub confinement: Confinement,
+    #[serde(default)]
+    pub input: Input,
+    /// For the container engine's own client, which is the operator's program and reaches a socket
+    /// that no command may reach: no layer of the sandbox is put on it.
+    #[serde(default)]
+    pub unconfined: bool,
+    /// Runs once the tree has ended, unless the command ended by itself: takes away a container whose
+    /// client was killed.
+    #[serde(default)]
+    pub afterwards: Option<Afterwards>,
     /// Instead of running anything: confine a child, try what must fail, and report.
     pub probe: Option<ProbeOrder>,
+}
+
+/// What the command's standard input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// `/dev/null`.
+    #[default]
+    Nothing,
+    /// A descriptor that the launcher inherited under this number.
+    Descriptor(i32),
+    /// The launcher's standard output is a terminal; it becomes the command's controlling one.
+    Terminal,
+}
+
+/// A program of the operator's own that the launcher runs when everything else has ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Afterwards {
+    pub program: PathBuf,
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
 }
 
 /// What a probe tries once it is confined.

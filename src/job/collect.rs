@@ -1,6 +1,8 @@
 //! What a run's Events say for its result: denials, checks, warnings, and how the Turn ended.
 
-use crate::protocol::{CallId, Event, EventMsg, RuleRef, TurnEnd, TurnSummary, Verdict};
+use crate::protocol::{
+    CallId, Event, EventMsg, ProcessEnd, RuleRef, TurnEnd, TurnSummary, Verdict,
+};
 use crate::rollout::{CheckPhase, CheckRecord};
 use std::collections::HashMap;
 
@@ -24,6 +26,8 @@ pub struct Collected {
     pub denials: Vec<DeniedCall>,
     pub checks: Vec<CheckRecord>,
     pub warnings: Vec<String>,
+    /// Commands that outlived their call.
+    pub processes: Vec<ProcessEnd>,
     pub end: Option<(TurnEnd, TurnSummary)>,
     argv: HashMap<CallId, String>,
 }
@@ -54,6 +58,9 @@ impl Collected {
             }
             EventMsg::Warning { text } if self.warnings.len() < MAX_KEPT => {
                 self.warnings.push(text.clone());
+            }
+            EventMsg::ProcessEnded { process } if self.processes.len() < MAX_KEPT => {
+                self.processes.push(process.clone());
             }
             EventMsg::TurnEnded { end, summary, .. } => {
                 self.end = Some((end.clone(), summary.as_ref().clone()));

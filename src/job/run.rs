@@ -5,9 +5,11 @@ use super::outcome::{self, Facts};
 use super::prepare::Prepared;
 use crate::clock;
 use crate::diff::{self, DiffOptions};
+use crate::exec;
 use crate::protocol::{Event, EventMsg, Op, Outcome, Signal, State, TurnEnd, TurnSummary};
 use crate::rollout::{Record, RunFinishedRecord, RunStartedRecord, WorkspaceIdentity};
 use crate::session::{self, SessionHandle, SessionParts};
+use crate::tools;
 use crate::verify::{self, Evidence};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
@@ -66,6 +68,7 @@ pub async fn run(
         folder,
         warnings,
     } = prepared;
+    exec::adopt_orphans();
     let rollout = parts.rollout.clone();
     let world = parts.world.clone();
     let on_deny = parts.config.on_deny;
@@ -89,6 +92,9 @@ pub async fn run(
         ),
     };
     let (turn_end, summary) = end;
+    // The Turn ended them; what a broken Turn left behind ends here, before the diff is taken.
+    let left = tools::end_all(&world, "turn_end").await;
+    watcher.collected.processes.extend(left.into_iter().map(|settled| settled.process));
     let mut around = Vec::new();
     let taken = world.with_workspace(move |workspace| take_evidence(workspace, &prefix)).await;
     let (evidence, start_diff) = taken.unwrap_or_else(|error| {

@@ -76,6 +76,24 @@ pub struct Unmet {
     pub detail: String,
 }
 
+/// The end of a command that outlived its call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessEnd {
+    /// The number under which the model knows it.
+    pub session_id: u32,
+    /// The call that started it.
+    pub call_id: CallId,
+    /// For people, shortened and masked.
+    pub command: String,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Who ended it, if not itself: `timeout`, `cancelled`, `closed` (by the model), `turn_end`,
+    /// `protected` (it changed what the policy protects), `lost` (nothing is known of its end).
+    pub ended_by: Option<String>,
+    pub output_bytes: u64,
+    pub duration_ms: u64,
+}
+
 /// One entry of the model's plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanItem {
@@ -134,6 +152,10 @@ pub enum EventMsg {
         step: u32,
         usage: Usage,
         total: Usage,
+    },
+    /// A command that outlived its call has ended, with everything it started.
+    ProcessEnded {
+        process: ProcessEnd,
     },
     VerifyStarted {
         attempt: u32,

@@ -30,12 +30,15 @@ pub enum Fragment {
     /// Steps or tokens left: volatile, left out of prompt fingerprints.
     Budget,
     Interruption,
+    /// Commands that still run when the model ends the Turn: volatile, since what they printed by then
+    /// depends on how fast they are.
+    Processes,
 }
 
 impl Fragment {
     /// Volatile fragments differ between two runs of the same task; fingerprints leave them out.
     pub fn is_volatile(self) -> bool {
-        matches!(self, Self::Environment | Self::Budget)
+        matches!(self, Self::Environment | Self::Budget | Self::Processes)
     }
 }
 

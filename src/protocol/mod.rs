@@ -12,7 +12,9 @@ mod tool;
 mod usage;
 mod verdict;
 
-pub use event::{CallCounts, Event, EventMsg, PlanItem, PlanStatus, TurnEnd, TurnSummary, Unmet};
+pub use event::{
+    CallCounts, Event, EventMsg, PlanItem, PlanStatus, ProcessEnd, TurnEnd, TurnSummary, Unmet,
+};
 pub use ids::{CallId, RunId, SessionId, SubmissionId, TurnId, synthetic_id};
 pub use item::{Fragment, Item, Role, ToolCall, ToolPayload, ToolResult};
 pub use op::{Op, Submission};

@@ -16,12 +16,11 @@
 //! | `Retry` | `retry` |
 //! | `VerifyStarted`, `VerifyDone` | `verify.started`, `verify.completed` |
 //! | `Diff` | `diff.updated` |
+//! | `ProcessEnded` | `process.ended` {session_id, call_id, command, exit_code, signal, ended_by, output_bytes, duration_ms}: a command that outlived its call |
 //! | `Warning`, `Rejected` | `item.completed` `error` {message}: told, and nothing ended |
 //! | `TurnEnded` | `turn.completed` {usage}, or `turn.failed` {error: {message}} for failed and aborted |
 //! | end of the run | `run.finished`; before it `error` {message} if no Turn could tell what went wrong |
 //! | `TextDelta`, `StepStarted`, `Usage`, `SessionEnded` | none; the sum of usage is in `turn.completed` |
-//!
-//! `process.ended` is written by [`EventStream::process_ended`] for processes that outlive their call.
 
 use crate::clock;
 use crate::protocol::{
@@ -107,6 +106,10 @@ impl EventStream {
                 self.usage = *total;
                 Vec::new()
             }
+            EventMsg::ProcessEnded { process } => {
+                let body = serde_json::to_value(process).unwrap_or_default();
+                vec![self.line("process.ended", ts, body)]
+            }
             EventMsg::VerifyStarted { attempt, name } => {
                 vec![self.line("verify.started", ts, json!({"attempt": attempt, "name": name}))]
             }
@@ -137,20 +140,6 @@ impl EventStream {
         let id = self.next_item();
         let item = json!({"id": id, "type": "error", "message": text});
         self.line("item.completed", ts, json!({"item": item}))
-    }
-
-    /// A process that outlived its call has ended.
-    pub fn process_ended(
-        &mut self,
-        ts: &str,
-        call_id: &CallId,
-        exit_code: Option<i32>,
-        ended_by: Option<&str>,
-        duration_ms: u64,
-    ) -> Value {
-        let body = json!({"call_id": call_id, "exit_code": exit_code, "ended_by": ended_by,
-            "duration_ms": duration_ms});
-        self.line("process.ended", ts, body)
     }
 
     /// The last lines of a run.

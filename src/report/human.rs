@@ -6,8 +6,8 @@ use super::events::patch_changes;
 use super::text::one_line;
 use crate::clock;
 use crate::protocol::{
-    CallId, Decision, Event, EventMsg, Item, PlanStatus, ResultKind, Role, ToolCall, ToolPayload,
-    ToolResult, TurnEnd, Verdict,
+    Decision, Event, EventMsg, Item, PlanStatus, ProcessEnd, ResultKind, Role, ToolCall,
+    ToolPayload, ToolResult, TurnEnd, Verdict,
 };
 use crate::rollout::Masker;
 use serde_json::Value;
@@ -74,6 +74,7 @@ impl Show<'_> {
                 let word = self.style.careful("retry");
                 Some(format!("  {word} {attempt} in {wait}: {}", self.text(cause, MAX_TEXT)))
             }
+            EventMsg::ProcessEnded { process } => Some(self.process_ended(process)),
             EventMsg::VerifyStarted { name, .. } => {
                 Some(format!("check {}: started", self.text(name, MAX_TEXT)))
             }
@@ -104,17 +105,19 @@ impl Show<'_> {
         format!("{} {}", self.text(&call.name, 40), self.text(&brief(call), 60))
     }
 
-    pub(super) fn process_ended(
-        self,
-        call_id: &CallId,
-        exit_code: Option<i32>,
-        ended_by: Option<&str>,
-        duration: Duration,
-    ) -> String {
-        let id = self.text(call_id.as_str(), 64);
-        let exit = exit_code.map_or(String::new(), |code| format!(", exit {code}"));
-        let by = ended_by.map_or(String::new(), |by| format!(" ({})", self.text(by, 64)));
-        format!("  process of {id} ended{exit}, {}{by}", clock::human(duration))
+    fn process_ended(self, process: &ProcessEnd) -> String {
+        let command = self.text(&process.command, 60);
+        let how = match (process.exit_code, process.signal) {
+            (Some(code), _) => format!(", exit {code}"),
+            (None, Some(signal)) => format!(", signal {signal}"),
+            (None, None) => String::new(),
+        };
+        let by = process
+            .ended_by
+            .as_ref()
+            .map_or(String::new(), |by| format!(" ({})", self.text(by, 64)));
+        let took = clock::human(Duration::from_millis(process.duration_ms));
+        format!("  session {} ({command}) ended{how}, {took}{by}", process.session_id)
     }
 
     fn message(self, item: &Item) -> Option<String> {

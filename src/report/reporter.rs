@@ -6,7 +6,7 @@ use super::output::Output;
 use super::spinner::Spinner;
 use super::text::{json_line, many_lines, one_line, without_commands};
 use crate::clock;
-use crate::protocol::{CallId, Event, EventMsg, Outcome, State, Usage};
+use crate::protocol::{Event, EventMsg, Outcome, State, Usage};
 use crate::rollout::Masker;
 use serde_json::Value;
 use std::path::Path;
@@ -122,25 +122,6 @@ impl Reporter {
         }
         let line = self.show().warning(text);
         self.say(line).await;
-    }
-
-    /// A process that outlived its call has ended.
-    pub async fn process_ended(
-        &mut self,
-        call_id: &CallId,
-        exit_code: Option<i32>,
-        ended_by: Option<&str>,
-        duration: Duration,
-    ) {
-        if self.options.mode == Mode::Json {
-            let (ts, ms) = (clock::stamp(), clock::millis(duration));
-            let line = self.stream.process_ended(&ts, call_id, exit_code, ended_by, ms);
-            self.json(line).await;
-        }
-        if let Mode::Human { .. } = self.options.mode {
-            let line = self.show().process_ended(call_id, exit_code, ended_by, duration);
-            self.say(line).await;
-        }
     }
 
     /// Call this every second or so: moves the spinner, and breaks a silence of [`HEARTBEAT`].

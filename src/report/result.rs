@@ -3,7 +3,7 @@
 //! State and exit status cannot contradict each other: both are set by [`Ending`] from one Outcome and
 //! the one exit table, nothing else can set them, and the schema ties each state to its status.
 
-use crate::protocol::{CallId, Outcome, RuleRef, State, Usage};
+use crate::protocol::{CallId, Outcome, ProcessEnd, RuleRef, State, Usage};
 use crate::rollout::{CheckPhase, FileStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,6 +99,8 @@ pub struct ResultRecord {
     pub not_in_diff: Vec<String>,
     pub checks: Vec<Check>,
     pub denials: Vec<Denial>,
+    /// Commands that outlived their call, each with its end.
+    pub processes: Vec<ProcessEnd>,
     /// Grades clause by clause, as the sandbox reports them.
     pub sandbox: Value,
     pub digests: Digests,
@@ -129,6 +131,7 @@ impl ResultRecord {
             not_in_diff: Vec::new(),
             checks: Vec::new(),
             denials: Vec::new(),
+            processes: Vec::new(),
             sandbox: Value::Null,
             digests: Digests::default(),
             artifacts: ArtifactPaths::default(),

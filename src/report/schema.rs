@@ -63,8 +63,7 @@ pub fn events_schema() -> Value {
         line("diff.updated", json!({"files": count(), "added": count(), "removed": count()})),
         line(
             "process.ended",
-            json!({"call_id": text(), "exit_code": integer_or_null(), "ended_by": text_or_null(),
-                "duration_ms": count()}),
+            process_fields(),
         ),
         line(
             "run.finished",
@@ -123,6 +122,7 @@ pub fn result_schema(exit_status: impl Fn(State) -> u8) -> Value {
             "step": count(), "call_id": text_or_null(), "action": text(), "argv": list(text()),
             "rule": rule(), "reason": text(),
         }))),
+        "processes": list(object(process_fields())),
         "sandbox": true,
         "digests": object(json!({
             "policy": text(), "spec": text(), "rollout": text(), "diff": text(),
@@ -218,6 +218,15 @@ fn item() -> Value {
         ),
     ];
     json!({"oneOf": kinds})
+}
+
+/// The end of a command that outlived its call.
+fn process_fields() -> Value {
+    json!({
+        "session_id": count(), "call_id": text(), "command": text(),
+        "exit_code": integer_or_null(), "signal": integer_or_null(), "ended_by": text_or_null(),
+        "output_bytes": count(), "duration_ms": count(),
+    })
 }
 
 /// What a completed call has besides.

@@ -7,8 +7,8 @@ mod streams;
 
 use super::*;
 use crate::protocol::{
-    Decision, Effect, Event, EventMsg, Item, Outcome, PlanItem, PlanStatus, ResultKind, Role,
-    RuleRef, Signal, State, SubmissionId, ToolCall, ToolPayload, ToolResult, TurnEnd, Usage,
+    Decision, Effect, Event, EventMsg, Item, Outcome, PlanItem, PlanStatus, ProcessEnd, ResultKind,
+    Role, RuleRef, Signal, State, SubmissionId, ToolCall, ToolPayload, ToolResult, TurnEnd, Usage,
     Verdict,
 };
 use crate::rollout::Masker;

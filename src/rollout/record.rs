@@ -315,12 +315,15 @@ pub struct UsageRecord {
 #[serde(default)]
 pub struct ProcessEndedRecord {
     pub step: u32,
+    /// The number under which the model knew it.
+    pub session_id: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
     pub argv: Vec<String>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Why it ended where that was not its own doing: `timeout`, `cancelled`, `turn_end`.
+    /// Why it ended where that was not its own doing: `timeout`, `cancelled`, `closed`, `turn_end`,
+    /// `protected`, `lost`.
     pub ended_by: Option<String>,
     pub output_bytes: u64,
     pub duration_ms: u64,

@@ -9,6 +9,7 @@ mod contexts;
 mod emit;
 mod finish;
 mod limits;
+mod processes;
 mod step;
 mod turn;
 

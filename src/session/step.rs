@@ -2,7 +2,7 @@
 
 use super::contexts::StepContext;
 use super::turn::{Turn, failed};
-use super::{Memory, emit::Emitter};
+use super::{Memory, emit::Emitter, processes};
 use crate::clock;
 use crate::context::{self, WorldSnapshot};
 use crate::model::{self, ModelError, ModelErrorKind, Response};
@@ -49,6 +49,7 @@ pub(super) async fn run(turn: &mut Turn, memory: &mut Memory) -> Result<Option<S
 
 /// Freezes what this sampling sees.
 async fn capture(turn: &Turn, memory: &mut Memory) -> Result<StepContext, TurnEnd> {
+    processes::settle(turn).await?;
     let world = turn.parts.world.clone();
     let observed = world.with_workspace(|workspace| workspace.observe()).await;
     let observed = match observed {

@@ -3,7 +3,7 @@
 use super::contexts::TurnContext;
 use super::emit::Emitter;
 use super::limits::Ledger;
-use super::{Memory, SessionParts, finish, step};
+use super::{Memory, SessionParts, finish, processes, step};
 use crate::context::{self, Cap};
 use crate::protocol::{EventMsg, Item, TurnEnd, TurnSummary, Unmet};
 use crate::rollout::{Record, TurnContextRecord};
@@ -36,6 +36,8 @@ pub(super) struct Turn {
     pub emitter: Arc<Emitter>,
     pub progress: Arc<Progress>,
     pub ledger: Ledger,
+    /// The model was told what still runs.
+    pub told_processes: bool,
 }
 
 impl Turn {
@@ -65,6 +67,22 @@ impl Turn {
     }
 }
 
+/// The final message that the model gave before it was told what still runs.
+struct Said {
+    message: String,
+    calls: u32,
+}
+
+impl Said {
+    /// The question was ours: where no answer can be had and nothing was done since, the Turn is as
+    /// complete as it was.
+    fn stands(&self, end: &TurnEnd, turn: &Turn) -> bool {
+        let nothing_since = turn.ledger.calls.total == self.calls;
+        matches!(end, TurnEnd::Failed { reason, .. } if reason.starts_with("model."))
+            && nothing_since
+    }
+}
+
 /// A record that cannot be written fails the Turn.
 pub(super) fn failed(halt: Halt) -> TurnEnd {
     TurnEnd::Failed { reason: halt.reason, message: halt.message, retryable: true }
@@ -80,8 +98,12 @@ pub(super) async fn run(
     text: Arc<str>,
 ) -> TurnEnd {
     let mut memory = memory.lock().await;
-    let mut turn = Turn { context, parts, emitter, progress, ledger: Ledger::default() };
-    match turn.run(&mut memory, &text).await {
+    let ledger = Ledger::default();
+    let mut turn = Turn { context, parts, emitter, progress, ledger, told_processes: false };
+    let end = turn.run(&mut memory, &text).await;
+    // However the Turn ends, no command of it goes on.
+    let ended = processes::end_all(&turn).await;
+    match end.and(ended) {
         Ok(()) => TurnEnd::Completed,
         Err(end) => end,
     }
@@ -92,10 +114,26 @@ impl Turn {
         self.open(memory, text).await?;
         let attempts = self.parts.verifier.attempts();
         let mut feedback = 0;
+        let mut said: Option<Said> = None;
         loop {
-            let message = self.steps_until_message(memory).await?;
+            let message = match (self.steps_until_message(memory).await, said.take()) {
+                (Ok(message), _) => message,
+                (Err(end), Some(said)) if said.stands(&end, self) => {
+                    let text = "the model could not be asked about what still ran when it ended the \
+                                turn; its final message stands";
+                    self.emit(EventMsg::Warning { text: text.into() }).await;
+                    said.message
+                }
+                (Err(end), _) => return Err(end),
+            };
             let final_message = message.clone();
             self.progress.update(|summary| summary.final_message = Some(final_message));
+            if processes::tell_the_model(self, memory).await? {
+                let calls = self.ledger.calls.total;
+                said = Some(Said { message, calls });
+                continue;
+            }
+            processes::end_all(self).await?;
             let unmet = finish::verify(self, feedback).await?;
             if unmet.is_empty() || feedback >= attempts {
                 self.progress.update(|summary| summary.unmet = unmet);

@@ -1,11 +1,13 @@
-//! `exec_command`: one command or script, run to its end.
+//! `exec_command`: one command or script, run to its end, or left running for `write_stdin`.
 
-use super::{Action, CallContext, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments};
+use super::{
+    Action, CallContext, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments, processes,
+};
 use crate::clock;
 use crate::context::Cap;
-use crate::exec::{Finished, ProcessEnd, RunLimits};
+use crate::exec::{Captured, End, ExecError, Live, ProcessEnd, RunLimits, Size, Wiring};
 use crate::policy::{CommandForm, CommandRequest, ExecPermit};
-use crate::protocol::{Effect, ResultKind, ToolInput, ToolPayload, ToolSpec};
+use crate::protocol::{Effect, ResultKind, RuleRef, ToolInput, ToolPayload, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -23,6 +25,12 @@ struct Arguments {
     #[serde(default)]
     workdir: Option<String>,
     #[serde(default)]
+    yield_time_ms: Option<u64>,
+    #[serde(default)]
+    tty: bool,
+    #[serde(default)]
+    stdin: bool,
+    #[serde(default)]
     timeout_ms: Option<u64>,
     #[serde(default)]
     max_output_tokens: Option<u64>,
@@ -31,6 +39,8 @@ struct Arguments {
 const EXAMPLE: &str = r#"{"cmd":"cargo test 2>&1 | tail -50","workdir":"crates/core"}"#;
 /// A token is taken as four bytes when the model asks for a number of tokens.
 const BYTES_PER_TOKEN: u64 = 4;
+/// When a command with an input answers, unless the call says.
+const DEFAULT_YIELD: Duration = Duration::from_secs(10);
 
 impl Tool for ExecCommand {
     fn spec(&self) -> ToolSpec {
@@ -49,6 +59,18 @@ impl Tool for ExecCommand {
                         "type": "string",
                         "description": "Folder to run in, relative to the workspace."
                     },
+                    "yield_time_ms": {
+                        "type": "integer",
+                        "description": "Answer after this time with the output so far and a session_id, and leave the command running for write_stdin. Without it the call waits for the end."
+                    },
+                    "tty": {
+                        "type": "boolean",
+                        "description": "Run in a terminal of its own, for programs that talk to a person. Answers after 10 s unless yield_time_ms says otherwise."
+                    },
+                    "stdin": {
+                        "type": "boolean",
+                        "description": "Keep standard input open for write_stdin, without a terminal. Else there is nothing to read."
+                    },
                     "timeout_ms": {"type": "integer", "description": "Less time than the policy gives."},
                     "max_output_tokens": {"type": "integer", "description": "Less output than the default."}
                 },
@@ -66,9 +88,9 @@ impl Tool for ExecCommand {
         let arguments: Arguments = arguments::parse("exec_command", payload, EXAMPLE)?;
         let request = request(&arguments, world)?;
         let judged = world.policy.judge_command(&request, world.facts.as_ref());
-        let limits = limits(&arguments, world);
+        let how = How::new(&arguments, world, judged.verdict.rule.clone());
         let action = judged.permit.map(|permit| -> Action {
-            Box::new(move |context| Box::pin(run(permit, limits, context)))
+            Box::new(move |context| Box::pin(run(permit, how, context)))
         });
         Ok(Prepared::Judged { verdict: judged.verdict, action, effect: true })
     }
@@ -91,27 +113,54 @@ fn request(arguments: &Arguments, world: &ToolWorld) -> Result<CommandRequest, T
     Ok(CommandRequest { form, cwd })
 }
 
-#[derive(Clone, Copy)]
-struct Limits {
-    run: RunLimits,
+/// How a call runs.
+struct How {
+    limits: RunLimits,
     shown: usize,
+    wiring: Wiring,
+    /// `None` for a command that is waited for.
+    wait: Option<Duration>,
+    /// What allowed it.
+    rule: RuleRef,
 }
 
-fn limits(arguments: &Arguments, world: &ToolWorld) -> Limits {
-    let timeout = arguments.timeout_ms.map_or(world.limits.timeout, |ms| {
-        Duration::from_millis(ms.max(1)).min(world.limits.timeout)
-    });
-    let shown = arguments.max_output_tokens.map_or(world.limits.output, |tokens| {
+impl How {
+    fn new(arguments: &Arguments, world: &ToolWorld, rule: RuleRef) -> Self {
+        let timeout = arguments.timeout_ms.map_or(world.limits.timeout, |ms| {
+            Duration::from_millis(ms.max(1)).min(world.limits.timeout)
+        });
+        let shown = shown_bytes(arguments.max_output_tokens, world);
+        let wait = match (arguments.yield_time_ms, arguments.tty || arguments.stdin) {
+            (Some(ms), _) => Some(Duration::from_millis(ms)),
+            (None, true) => Some(DEFAULT_YIELD),
+            (None, false) => None,
+        };
+        let wiring = match (arguments.tty, arguments.stdin) {
+            (true, _) => Wiring::Terminal(Size::default()),
+            (false, true) => Wiring::Open,
+            (false, false) => Wiring::Closed,
+        };
+        let limits = RunLimits { timeout, output: shown.min(world.limits.capture) };
+        Self { limits, shown, wiring, wait, rule }
+    }
+}
+
+/// Bytes of output that a call shows.
+pub(super) fn shown_bytes(tokens: Option<u64>, world: &ToolWorld) -> usize {
+    let wanted = tokens.map_or(world.limits.output, |tokens| {
         usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX)
     });
-    let shown = shown.clamp(256, world.limits.output);
-    Limits { run: RunLimits { timeout, output: shown.min(world.limits.capture) }, shown }
+    wanted.clamp(256, world.limits.output)
 }
 
-async fn run(permit: ExecPermit, limits: Limits, context: CallContext) -> ToolOutput {
-    let world = context.world;
-    let call_id = context.call_id.as_str().to_owned();
-    let begun = call_id.clone();
+async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
+    let world = context.world.clone();
+    if how.wait.is_some()
+        && let Some(why) = world.processes.full()
+    {
+        return ToolOutput::failed(why);
+    }
+    let begun = context.call_id.as_str().to_owned();
     let before = world.with_workspace(move |workspace| {
         workspace.capture_start()?;
         workspace.watch_protected()?;
@@ -123,34 +172,113 @@ async fn run(permit: ExecPermit, limits: Limits, context: CallContext) -> ToolOu
             "nothing ran: the state of the workspace could not be taken down first ({error})"
         ));
     }
-    let ran = world.executor.run(permit, limits.run, &context.cancel).await;
-    let mut output = match &ran {
-        Ok(finished) => report(finished, limits),
-        Err(error) => ToolOutput::failed(format!("nothing ran: {error}")),
-    };
-    let after = world.with_workspace(move |workspace| {
-        let undone = workspace.put_protected_back()?;
-        workspace.after_command(&call_id)?;
-        Ok(undone)
-    });
-    match after.await {
-        Ok(undone) if undone.is_empty() => {}
-        Ok(undone) => {
-            let text = format!("protected files were changed and put back: {}", undone.join("; "));
-            output.text.push_str(&format!("\n[policy: {text}]\n"));
-            output.warnings.push(text);
-        }
-        Err(error) => {
-            let text = format!("the workspace could not be looked at after a command: {error}");
-            output.warnings.push(text);
-        }
+    let command = world.masker.mask(&permit.command().display()).into_owned();
+    let (mut output, still_running) =
+        match world.executor.start(permit, how.wiring, how.limits).await {
+            Ok(live) => attend(live, &command, &how, &context).await,
+            Err(error) => (ToolOutput::failed(format!("nothing ran: {error}")), false),
+        };
+    let look = processes::look(&world, &context.call_id, !still_running).await;
+    if let Some(text) = look.text() {
+        output.text.push_str(&format!("\n[policy: {text}]\n"));
     }
+    output.warnings.extend(processes::warnings_of(&look));
     output
 }
 
+/// Waits for the end, or for as long as the call may take; true where the command goes on.
+async fn attend(live: Live, command: &str, how: &How, context: &CallContext) -> (ToolOutput, bool) {
+    let world = &context.world;
+    let patience = async {
+        match how.wait {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = live.ended() => {}
+        () = context.cancel.cancelled() => live.end_now().await,
+        () = patience => {}
+    }
+    let shown = Shown { bytes: how.shown, in_parts: false, world };
+    if let Some(end) = live.end() {
+        return (describe(end, &live.take_output(), &shown, false), false);
+    }
+    let process = world.processes.add(context.call_id.clone(), command, how.rule.clone(), live);
+    let headline = running_headline(process.id, process.live.began());
+    let shown = Shown { in_parts: true, ..shown };
+    let text = shown.with(&headline, &process.live.take_output());
+    // What it will still do is not known.
+    (ToolOutput::new(ResultKind::Ok, Effect::Unknown, text), true)
+}
+
+pub(super) fn running_headline(id: u32, began: std::time::Instant) -> String {
+    let running = clock::now().saturating_duration_since(began);
+    format!(
+        "still running: session {id}; write_stdin with this session_id looks at it again, types \
+         into it or ends it\nduration so far: {}\n",
+        clock::human(running)
+    )
+}
+
+/// How output is put into a result.
+pub(super) struct Shown<'a> {
+    pub bytes: usize,
+    /// Other looks show what came before or comes after.
+    pub in_parts: bool,
+    pub world: &'a ToolWorld,
+}
+
+impl Shown<'_> {
+    /// A headline, then the output with the end of standard error where something was cut.
+    pub fn with(&self, headline: &str, output: &Captured) -> String {
+        let mut text = format!("{headline}output:\n");
+        text.push_str(&Cap::middle(
+            &masked(output, self.in_parts, self.world),
+            self.bytes + CUT_NOTICE,
+        ));
+        if let Some(tail) = &output.stderr_tail {
+            text.push_str("\n[the end of standard error]\n");
+            let (_, tail) = self.world.masker.mask_cut("", tail);
+            text.push_str(&self.world.masker.mask(&tail));
+        }
+        text
+    }
+}
+
+/// Room for the sentence that tells the cut.
+const CUT_NOTICE: usize = 64;
+
+/// Output as text, masked. Where it was cut, or where another look has the other half of a secret, what
+/// is left of that secret is masked as well.
+pub(super) fn masked(output: &Captured, in_parts: bool, world: &ToolWorld) -> String {
+    let masker = &world.masker;
+    let text = output.text_with(|head, tail| masker.mask_cut(head, tail));
+    let text = masker.mask(&text).into_owned();
+    if !in_parts {
+        return text;
+    }
+    let (_, text) = masker.mask_cut("", &text);
+    masker.mask_cut(&text, "").0
+}
+
 /// Exit code first, then what happened, then the output.
-fn report(finished: &Finished, limits: Limits) -> ToolOutput {
-    let (kind, effect, code, headline) = match finished.end {
+pub(super) fn describe(
+    end: Result<End, ExecError>,
+    output: &Captured,
+    shown: &Shown<'_>,
+    as_asked: bool,
+) -> ToolOutput {
+    let end = match end {
+        Ok(end) => end,
+        Err(error) => {
+            let text =
+                shown.with(&format!("how the command ended is not known: {error}\n"), output);
+            return ToolOutput::new(ResultKind::Failed, Effect::Unknown, text);
+        }
+    };
+    let (kind, effect, code, headline) = match end.end {
         ProcessEnd::Exited(0) => (ResultKind::Ok, Effect::Done, Some(0), "exit code: 0".to_owned()),
         ProcessEnd::Exited(code) => {
             (ResultKind::Failed, Effect::Done, Some(code), format!("exit code: {code}"))
@@ -165,37 +293,33 @@ fn report(finished: &Finished, limits: Limits) -> ToolOutput {
             ResultKind::TimedOut,
             Effect::Unknown,
             None,
-            format!(
-                "timed out after {}; the command and all it started were ended",
-                clock::human(limits.run.timeout)
-            ),
+            "timed out; the command and all it started were ended".to_owned(),
+        ),
+        ProcessEnd::Cancelled if as_asked => (
+            ResultKind::Ok,
+            Effect::Done,
+            None,
+            "ended as you asked, with all it started".to_owned(),
         ),
         ProcessEnd::Cancelled => (
             ResultKind::Cancelled,
             Effect::Unknown,
             None,
-            "cancelled: the run is ending; the command was ended".to_owned(),
+            "cancelled: the run is ending, or the policy ended it; the command was ended"
+                .to_owned(),
         ),
     };
-    let mut text = format!("{headline}\nduration: {}\n", clock::human(finished.duration));
-    if finished.stragglers > 0 && matches!(finished.end, ProcessEnd::Exited(_)) {
-        text.push_str(&format!(
+    let mut head = format!("{headline}\nduration: {}\n", clock::human(end.duration));
+    if end.stragglers > 0 && matches!(end.end, ProcessEnd::Exited(_)) {
+        head.push_str(&format!(
             "background processes ended with the command: {}\n",
-            finished.stragglers
+            end.stragglers
         ));
     }
-    text.push_str("output:\n");
-    text.push_str(&Cap::middle(&finished.output.text, limits.shown));
-    if let Some(tail) = &finished.output.stderr_tail {
-        text.push_str("\n[the end of standard error]\n");
-        text.push_str(tail);
+    let mut result = ToolOutput::new(kind, effect, shown.with(&head, output));
+    result.exit_code = code;
+    if end.left > 0 {
+        result.warnings.push(format!("{} processes of a command could not be ended", end.left));
     }
-    let mut output = ToolOutput::new(kind, effect, text);
-    output.exit_code = code;
-    if finished.left > 0 {
-        output
-            .warnings
-            .push(format!("{} processes of a command could not be ended", finished.left));
-    }
-    output
+    result
 }

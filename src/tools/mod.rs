@@ -9,19 +9,23 @@ mod arguments;
 mod exec_command;
 mod life;
 mod list_files;
+mod processes;
 mod read_file;
 mod registry;
 mod update_plan;
 mod world;
+mod write_stdin;
 
 pub use apply_patch::ApplyPatch;
 pub use exec_command::ExecCommand;
 pub use life::{CallObserver, Halt, run_calls};
 pub use list_files::ListFiles;
+pub use processes::{MAX_LIVE, Processes, Settled, end_all, last_words, settle};
 pub use read_file::ReadFile;
 pub use registry::{Registry, ToolPlan, standard_tools};
 pub use update_plan::UpdatePlan;
 pub use world::{ToolLimits, ToolWorld, WorldFacts};
+pub use write_stdin::WriteStdin;
 
 use crate::protocol::{CallId, Effect, PlanItem, ResultKind, ToolPayload, ToolSpec, Verdict};
 use futures_util::future::BoxFuture;

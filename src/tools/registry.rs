@@ -1,6 +1,8 @@
 //! Which tools there are, and the frozen plan that one Step advertises and executes.
 
-use super::{ApplyPatch, ExecCommand, ListFiles, ReadFile, Tool, ToolWorld, UpdatePlan};
+use super::{
+    ApplyPatch, ExecCommand, ListFiles, ReadFile, Tool, ToolWorld, UpdatePlan, WriteStdin,
+};
 use crate::protocol::ToolSpec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +66,7 @@ pub fn standard_tools(world: &ToolWorld) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if world.policy.offers_commands() {
         tools.push(Arc::new(ExecCommand));
+        tools.push(Arc::new(WriteStdin));
     }
     if world.policy.offers_writes() {
         tools.push(Arc::new(ApplyPatch));

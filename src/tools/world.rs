@@ -1,5 +1,6 @@
 //! What tools act on: the policy, the doors and the look-ups, shared by every call of a run.
 
+use super::Processes;
 use crate::exec::{CleanPath, Executor};
 use crate::policy::{Facts, Policy};
 use crate::rollout::Masker;
@@ -39,6 +40,8 @@ pub struct ToolWorld {
     pub facts: Arc<WorldFacts>,
     pub masker: Arc<Masker>,
     pub limits: ToolLimits,
+    /// Commands that outlived their call.
+    pub processes: Processes,
     workspace: Arc<Mutex<Workspace>>,
     root: PathBuf,
 }
@@ -53,7 +56,8 @@ impl ToolWorld {
         workspace: Arc<Mutex<Workspace>>,
     ) -> Self {
         let root = workspace.lock().unwrap_or_else(PoisonError::into_inner).root().to_owned();
-        Self { policy, executor, facts, masker, limits, workspace, root }
+        let processes = Processes::default();
+        Self { policy, executor, facts, masker, limits, processes, workspace, root }
     }
 
     /// The workspace's resolved root.

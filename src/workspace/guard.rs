@@ -101,6 +101,15 @@ impl Guard {
         Ok(undone)
     }
 
+    /// Whether anything differs, touching nothing. True also where only a time stamp moved.
+    pub fn differs(&self) -> io::Result<bool> {
+        let Some(kept) = &self.kept else { return Ok(false) };
+        if self.all()?.iter().any(|path| !kept.contains_key(path)) {
+            return Ok(true);
+        }
+        Ok(kept.iter().any(|(path, entry)| stamp(path).ok() != Some(entry.stamp)))
+    }
+
     /// Every entry in the places, parents before what they hold.
     fn all(&self) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
@@ -239,13 +248,16 @@ mod tests {
         let mut guard = Guard::new(vec![git.clone(), absent.clone()]);
         guard.take().unwrap();
         assert_eq!(guard.put_back().unwrap(), Vec::<String>::new());
+        assert!(!guard.differs().unwrap());
         fs::write(git.join("config"), "[core]\nfsmonitor = evil\n").unwrap();
         fs::remove_dir(git.join("hooks")).unwrap();
         symlink(&outside, git.join("hooks")).unwrap();
         fs::write(git.join("hooks/pre-commit"), "evil").unwrap();
         fs::write(git.join("index"), "refreshed").unwrap();
         fs::write(&absent, "new").unwrap();
+        assert!(guard.differs().unwrap());
         let undone = guard.put_back().unwrap();
+        assert!(!guard.differs().unwrap());
         assert_eq!(undone.len(), 3, "{undone:?}");
         assert_eq!(fs::read(git.join("config")).unwrap(), b"[core]\n");
         assert!(fs::symlink_metadata(git.join("hooks")).unwrap().is_dir());

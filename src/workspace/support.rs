@@ -85,6 +85,13 @@ impl Workspace {
             .map_err(|cause| WorkspaceError::io("keep", b"the protected places", cause))
     }
 
+    /// Whether the protected places differ from what was taken down; nothing is put back.
+    pub fn protected_differ(&self) -> Result<bool, WorkspaceError> {
+        self.guard
+            .differs()
+            .map_err(|cause| WorkspaceError::io("look at", b"the protected places", cause))
+    }
+
     /// Whether a regular file exists at this path, no link followed.
     pub fn has_file(&self, path: &str) -> bool {
         fs::symlink_metadata(self.root().join(path)).is_ok_and(|meta| meta.is_file())

@@ -2,7 +2,9 @@
 
 mod cases;
 mod exec;
+mod live;
 mod messages;
+mod orphans;
 mod prompt;
 mod scenario;
 mod session;

@@ -88,14 +88,12 @@ fn every_line_of_the_stream_fits_the_schema() {
     turn.extend(failed(broken));
     turn.push(event(done("never-started", "nonsense", ResultKind::UnknownTool, None, "no")));
     let invalid = Outcome::new(State::Invalid, "spec", "wrong");
-    let mut stream = events::EventStream::new();
-    let ended = stream.process_ended(TS, &"c".into(), Some(0), Some("turn_end"), 5);
+    turn.insert(1, event(EventMsg::ProcessEnded { process: ended_process() }));
     let mut kinds = std::collections::BTreeSet::new();
     for line in json_lines(&example(), &success())
         .into_iter()
         .chain(json_lines(&turn, &invalid))
         .chain(json_lines(&[], &invalid))
-        .chain([ended])
     {
         assert_eq!(faults(&schema, &line, ""), Vec::<String>::new(), "{line}");
         kinds.insert(line["type"].as_str().unwrap().to_owned());
@@ -104,6 +102,19 @@ fn every_line_of_the_stream_fits_the_schema() {
     let named = branches.map(|one| one["properties"]["type"]["const"].as_str().unwrap().to_owned());
     assert_eq!(kinds, named.collect(), "every kind of the schema was seen");
     assert!(!faults(&schema, &json!({"type": "turn.started"}), "").is_empty());
+}
+
+fn ended_process() -> ProcessEnd {
+    ProcessEnd {
+        session_id: 1,
+        call_id: "c9".into(),
+        command: "npm run dev".into(),
+        exit_code: None,
+        signal: None,
+        ended_by: Some("turn_end".into()),
+        output_bytes: 1234,
+        duration_ms: 5,
+    }
 }
 
 pub(super) fn full_record() -> ResultRecord {
@@ -135,6 +146,7 @@ pub(super) fn full_record() -> ResultRecord {
         against_baseline: Some("newly_broken".into()),
         output_tail: "error: ```\n</details>\n::error::x\n".into(),
     }];
+    record.processes = vec![ended_process()];
     record.denials = vec![Denial {
         step: 1,
         call_id: Some("c2".into()),

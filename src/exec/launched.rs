@@ -1,0 +1,160 @@
+//! A launcher at work: started with its order, listened to, and told when to end.
+
+use super::ExecError;
+use super::children::Known;
+use super::launcher::LAUNCHER_ARG;
+use super::order::{Input as OrderInput, Order, Report};
+use super::pty::{self, Terminal};
+use super::streams::{self, Input, Output};
+use std::fmt::Display;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+/// How a command's streams are connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wiring {
+    /// Nothing to read; output and errors apart.
+    #[default]
+    Closed,
+    /// The same with standard input open for writing.
+    Open,
+    /// A terminal of its own.
+    Terminal(pty::Size),
+}
+
+/// One command's launcher. The parts are apart so that several of them can be waited for at once.
+pub struct Launched {
+    pub child: Known,
+    pub reports: Reports,
+    pub control: Control,
+    pub output: Output,
+    pub input: Option<Input>,
+}
+
+/// What the launcher says.
+pub struct Reports {
+    reader: BufReader<OwnedReadHalf>,
+    /// A line that has come in part: a wait that is dropped loses nothing.
+    line: Vec<u8>,
+}
+
+impl Reports {
+    /// The next report; `None` when there will be none. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Report> {
+        let report = match self.reader.read_until(b'\n', &mut self.line).await {
+            Ok(read) if read > 0 => serde_json::from_slice(&self.line).ok(),
+            _ => None,
+        };
+        self.line.clear();
+        report
+    }
+}
+
+/// What the launcher is told. Dropping it says that we are gone: the launcher kills the tree.
+pub struct Control(OwnedWriteHalf);
+
+impl Control {
+    /// A launcher that is gone already needs no order.
+    pub async fn tell(&mut self, control: u8) {
+        let _ = self.0.write_all(&[control]).await;
+    }
+}
+
+/// The ends that go to the launcher, and ours.
+struct Ends {
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    /// Inherited under its own number.
+    stdin: Option<OwnedFd>,
+    output: Output,
+    input: Option<Input>,
+}
+
+impl Ends {
+    fn new(wiring: Wiring) -> std::io::Result<Self> {
+        if let Wiring::Terminal(size) = wiring {
+            let Terminal { master, command } = Terminal::open(size)?;
+            return Ok(Self {
+                stdout: command.try_clone()?,
+                stderr: command,
+                stdin: None,
+                input: Some(Input::terminal(master.try_clone()?)?),
+                output: Output::terminal(master)?,
+            });
+        }
+        let (out, stdout) = streams::output_pipe()?;
+        let (err, stderr) = streams::output_pipe()?;
+        let (stdin, input) = match wiring {
+            Wiring::Open => {
+                let (read, write) = streams::pipe()?;
+                (Some(read), Some(Input::pipe(write)?))
+            }
+            _ => (None, None),
+        };
+        Ok(Self { stdout, stderr, stdin, output: Output::pipes(out, err)?, input })
+    }
+}
+
+impl Launched {
+    pub async fn start(
+        launcher: &Path,
+        order: &mut Order,
+        wiring: Wiring,
+    ) -> Result<Self, ExecError> {
+        let ends = Ends::new(wiring).map_err(|error| failed(&"no streams", &error))?;
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()
+            .map_err(|error| failed(&"no control socket", &error))?;
+        ours.set_nonblocking(true).map_err(|error| failed(&"control socket", &error))?;
+        order.input = match (&ends.stdin, wiring) {
+            (Some(fd), _) => OrderInput::Descriptor(inheritable(fd)?),
+            (None, Wiring::Terminal(_)) => OrderInput::Terminal,
+            (None, _) => OrderInput::Nothing,
+        };
+        let child = tokio::process::Command::new(launcher)
+            .arg0("turnkey-launcher")
+            .arg(LAUNCHER_ARG)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(ends.stdout))
+            .stderr(Stdio::from(ends.stderr))
+            // A signal to the runner's group is the runner's to handle.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| failed(&launcher.display(), &error))?;
+        let child = Known::new(child);
+        // Processes are started on this one thread, so that nobody else inherited it in between.
+        drop(ends.stdin);
+        let socket =
+            UnixStream::from_std(ours).map_err(|error| failed(&"control socket", &error))?;
+        let (reports, mut control) = socket.into_split();
+        let body = serde_json::to_vec(order).map_err(|error| failed(&"the order", &error))?;
+        let length = u32::try_from(body.len()).map_err(|error| failed(&"the order", &error))?;
+        let sent = async {
+            control.write_all(&length.to_le_bytes()).await?;
+            control.write_all(&body).await
+        };
+        sent.await.map_err(|error| failed(&"the launcher did not take its order", &error))?;
+        Ok(Self {
+            child,
+            reports: Reports { reader: BufReader::new(reports), line: Vec::new() },
+            control: Control(control),
+            output: ends.output,
+            input: ends.input,
+        })
+    }
+}
+
+/// Lets one descriptor through to the launcher; its number there is its number here.
+fn inheritable(fd: &OwnedFd) -> Result<i32, ExecError> {
+    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
+        .map_err(|error| failed(&"standard input", &error))?;
+    Ok(fd.as_raw_fd())
+}
+
+fn failed(what: &dyn Display, error: &dyn Display) -> ExecError {
+    ExecError::Launcher(format!("{what}: {error}"))
+}

@@ -1,0 +1,412 @@
+//! A command at work, attended by a task of its own: its output is read and bounded, its time runs, and
+//! whoever holds the [`Live`] may look at it, write to it and end it.
+//!
+//! A one-shot command is the same thing, waited for at once. Dropping a `Live` ends the command: the
+//! task goes, the launcher sees its socket close and kills the tree.
+
+use super::ExecError;
+use super::capture::{Capture, Captured};
+use super::launched::Launched;
+use super::order::{CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Report};
+use super::pty::{self, Size};
+use super::runner::{Finished, ProcessEnd};
+use super::streams::Input;
+use crate::clock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long a tree that was asked to end may take before it is killed.
+const GRACE: Duration = Duration::from_millis(1_500);
+/// How long readers wait for the pipes to close once the launcher says that everything has ended, and
+/// once it says that something could not be ended and may hold them open for ever.
+const READER_GRACE: Duration = Duration::from_secs(1);
+const READER_GRACE_LEFT: Duration = Duration::from_millis(200);
+/// How long the launcher itself may take after a kill before we stop listening to it.
+pub(super) const LAUNCHER_GRACE: Duration = Duration::from_secs(6);
+/// Input that a command has not read yet; more is refused.
+const MAX_UNREAD: usize = 256 * 1024;
+
+/// Why a command could not be written to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InputError {
+    #[error("its standard input is closed")]
+    Closed,
+    #[error("it has not read {0} bytes of earlier input yet")]
+    NotReading(usize),
+    #[error("it has no terminal")]
+    NoTerminal,
+    #[error("it has ended")]
+    Ended,
+}
+
+/// Bounds of a live command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub timeout: Duration,
+    pub output: usize,
+}
+
+/// A command at work, or one that has just ended.
+pub struct Live {
+    shared: Arc<Shared>,
+    asks: mpsc::UnboundedSender<Ask>,
+    ended: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+    began: Instant,
+    pub has_terminal: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+}
+
+struct State {
+    capture: Capture,
+    limit: usize,
+    /// Bytes printed since the start.
+    total: u64,
+    unread_input: usize,
+    input_open: bool,
+    end: Option<Result<End, ExecError>>,
+}
+
+/// The end of a command, without its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    pub end: ProcessEnd,
+    pub duration: Duration,
+    /// Processes that outlived the command and were ended.
+    pub stragglers: u32,
+    /// Processes that could not be ended.
+    pub left: u32,
+}
+
+enum Ask {
+    Write(Vec<u8>),
+    EndOfInput,
+    Interrupt,
+    Resize(Size),
+    End,
+}
+
+impl Live {
+    pub(super) fn attend(launched: Launched, bounds: Bounds) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                capture: Capture::new(bounds.output),
+                limit: bounds.output,
+                total: 0,
+                unread_input: 0,
+                input_open: launched.input.is_some(),
+                end: None,
+            }),
+        });
+        let (asks, inbox) = mpsc::unbounded_channel();
+        let (tell_end, ended) = watch::channel(false);
+        let has_terminal = launched.input.as_ref().is_some_and(|input| input.is_terminal);
+        let began = clock::now();
+        let attendant = Attendant {
+            launched,
+            shared: shared.clone(),
+            inbox,
+            pending: Vec::new(),
+            close_when_written: false,
+            early: None,
+            killed: false,
+        };
+        let task = tokio::spawn(async move {
+            attendant.run(bounds.timeout, began).await;
+            tell_end.send_replace(true);
+        });
+        Self { shared, asks, ended, task, began, has_terminal }
+    }
+
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Returns once the command and all it started have ended.
+    pub async fn ended(&self) {
+        // The sender going without a word means that the task was torn down: over as well.
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    }
+
+    /// How it ended, where it has.
+    pub fn end(&self) -> Option<Result<End, ExecError>> {
+        let state = self.state();
+        match &state.end {
+            None if self.task.is_finished() => {
+                Some(Err(ExecError::Launcher("nobody attended to the command any more".into())))
+            }
+            end => end.clone(),
+        }
+    }
+
+    /// What was printed since the last look. A character that has come in part stays for the next.
+    pub fn take_output(&self) -> Captured {
+        let mut state = self.state();
+        let limit = state.limit;
+        let over = state.end.is_some();
+        state.capture.take(limit, over)
+    }
+
+    /// Bytes printed since the start.
+    pub fn total(&self) -> u64 {
+        self.state().total
+    }
+
+    /// Puts bytes where the command reads them.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), InputError> {
+        let mut state = self.state();
+        match &*state {
+            State { end: Some(_), .. } => return Err(InputError::Ended),
+            State { input_open: false, .. } => return Err(InputError::Closed),
+            State { unread_input, .. } if unread_input + bytes.len() > MAX_UNREAD => {
+                return Err(InputError::NotReading(*unread_input));
+            }
+            _ => state.unread_input += bytes.len(),
+        }
+        drop(state);
+        self.ask(Ask::Write(bytes.to_vec()))
+    }
+
+    /// Says that no more input comes: closes a pipe, types Ctrl-D on a terminal.
+    pub fn end_input(&self) -> Result<(), InputError> {
+        if !self.state().input_open {
+            return Err(InputError::Closed);
+        }
+        self.ask(Ask::EndOfInput)
+    }
+
+    /// Ctrl-C: typed on a terminal, else SIGINT to the command's process group.
+    pub fn interrupt(&self) -> Result<(), InputError> {
+        self.ask(Ask::Interrupt)
+    }
+
+    pub fn resize(&self, size: Size) -> Result<(), InputError> {
+        if !self.has_terminal {
+            return Err(InputError::NoTerminal);
+        }
+        self.ask(Ask::Resize(size))
+    }
+
+    /// Asks it to end, kills it after a grace, and returns once nothing of it is left.
+    pub async fn end_now(&self) {
+        let _ = self.ask(Ask::End);
+        self.ended().await;
+    }
+
+    /// Waits for the end; a cancel ends it. Gives everything printed since the last look.
+    pub(super) async fn finished(self, cancel: &CancellationToken) -> Result<Finished, ExecError> {
+        tokio::select! {
+            () = self.ended() => {}
+            () = cancel.cancelled() => self.end_now().await,
+        }
+        let end = self.end().unwrap_or_else(|| Err(ExecError::Launcher("no end".into())))?;
+        Ok(Finished::new(end, self.take_output()))
+    }
+
+    fn ask(&self, ask: Ask) -> Result<(), InputError> {
+        self.asks.send(ask).map_err(|_| InputError::Ended)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task behind a [`Live`].
+struct Attendant {
+    launched: Launched,
+    shared: Arc<Shared>,
+    inbox: mpsc::UnboundedReceiver<Ask>,
+    /// Input that is still to be written.
+    pending: Vec<u8>,
+    close_when_written: bool,
+    /// Why the command is being ended, if not by itself.
+    early: Option<ProcessEnd>,
+    killed: bool,
+}
+
+/// What the attendant woke up for.
+enum Wake {
+    Report(Option<Report>),
+    /// A chunk was taken, or a stream came to its end.
+    Output,
+    Written(std::io::Result<usize>),
+    Ask(Option<Ask>),
+    Deadline,
+}
+
+impl Attendant {
+    async fn run(mut self, timeout: Duration, began: Instant) {
+        let ended = self.until_the_end(timeout).await;
+        let left = matches!(ended, Some(Report::Ended { left: 0, .. }));
+        let grace = if left { READER_GRACE } else { READER_GRACE_LEFT };
+        let _ = tokio::time::timeout(grace, self.drain()).await;
+        let _ = tokio::time::timeout(LAUNCHER_GRACE, self.launched.child.wait()).await;
+        let end = self.verdict(ended, clock::now().saturating_duration_since(began));
+        let mut state = self.shared.state();
+        state.end = Some(end);
+        state.input_open = false;
+        state.unread_input = 0;
+    }
+
+    /// Attends until the launcher has reported the end, or does not answer any more.
+    async fn until_the_end(&mut self, timeout: Duration) -> Option<Report> {
+        let deadline = tokio::time::sleep(timeout);
+        tokio::pin!(deadline);
+        loop {
+            let wake = {
+                let Launched { reports, output, input, .. } = &mut self.launched;
+                let open = output.is_open();
+                tokio::select! {
+                    report = reports.next() => Wake::Report(report),
+                    chunk = output.next(), if open => {
+                        if let Some((stream, chunk)) = chunk {
+                            let mut state = self.shared.state();
+                            state.total += chunk.len() as u64;
+                            state.capture.push(stream, chunk);
+                        }
+                        Wake::Output
+                    }
+                    written = write(input, &self.pending), if !self.pending.is_empty() => {
+                        Wake::Written(written)
+                    }
+                    ask = self.inbox.recv() => Wake::Ask(ask),
+                    () = &mut deadline => Wake::Deadline,
+                }
+            };
+            match wake {
+                Wake::Report(report) => return report,
+                Wake::Output => {}
+                Wake::Written(written) => self.written(written),
+                Wake::Ask(Some(Ask::End)) => {
+                    if self.end_early(ProcessEnd::Cancelled).await {
+                        deadline.as_mut().reset((clock::now() + GRACE).into());
+                    }
+                }
+                Wake::Ask(Some(ask)) => self.take(ask).await,
+                // Nobody holds the command any more.
+                Wake::Ask(None) => return None,
+                Wake::Deadline if self.early.is_none() => {
+                    self.end_early(ProcessEnd::TimedOut).await;
+                    deadline.as_mut().reset((clock::now() + GRACE).into());
+                }
+                // The launcher does not answer: closing the socket is all that is left.
+                Wake::Deadline if self.killed => return None,
+                Wake::Deadline => {
+                    self.killed = true;
+                    self.launched.control.tell(CONTROL_KILL).await;
+                    deadline.as_mut().reset((clock::now() + LAUNCHER_GRACE).into());
+                }
+            }
+        }
+    }
+
+    /// Asks the tree to end; false where that was done already.
+    async fn end_early(&mut self, why: ProcessEnd) -> bool {
+        if self.early.is_some() {
+            return false;
+        }
+        self.early = Some(why);
+        // Servers that read until the end of their input end by this alone.
+        self.close_input();
+        self.launched.control.tell(CONTROL_TERM).await;
+        true
+    }
+
+    async fn take(&mut self, ask: Ask) {
+        let terminal = self.launched.input.as_ref().is_some_and(|input| input.is_terminal);
+        match ask {
+            Ask::Write(bytes) => self.pending.extend_from_slice(&bytes),
+            Ask::EndOfInput if terminal => self.pending.push(pty::END_OF_INPUT),
+            Ask::EndOfInput if self.pending.is_empty() => self.close_input(),
+            Ask::EndOfInput => self.close_when_written = true,
+            Ask::Interrupt if terminal => {
+                // As at a keyboard: what was typed and not read yet is gone.
+                self.pending.clear();
+                self.pending.push(pty::INTERRUPT);
+            }
+            Ask::Interrupt => self.launched.control.tell(CONTROL_INT).await,
+            Ask::Resize(size) => {
+                if let Some(input) = &self.launched.input {
+                    // A terminal that is gone has no size to change.
+                    let _ = pty::resize(input.descriptor(), size);
+                }
+            }
+            Ask::End => {}
+        }
+    }
+
+    fn written(&mut self, written: std::io::Result<usize>) {
+        match written {
+            Ok(written) => {
+                self.pending.drain(..written.min(self.pending.len()));
+            }
+            // Nobody reads: a closed pipe, a terminal without its other side.
+            Err(_) => self.close_input(),
+        }
+        let mut state = self.shared.state();
+        state.unread_input = self.pending.len();
+        drop(state);
+        if self.pending.is_empty() && self.close_when_written {
+            self.close_input();
+        }
+    }
+
+    /// A terminal stays: its master side also carries the output.
+    fn close_input(&mut self) {
+        self.pending.clear();
+        self.launched.input = None;
+        self.shared.state().input_open = false;
+    }
+
+    /// Reads what is still in the pipes.
+    async fn drain(&mut self) {
+        let output = &mut self.launched.output;
+        while output.is_open() {
+            if let Some((stream, chunk)) = output.next().await {
+                let mut state = self.shared.state();
+                state.total += chunk.len() as u64;
+                state.capture.push(stream, chunk);
+            }
+        }
+    }
+
+    fn verdict(&self, ended: Option<Report>, duration: Duration) -> Result<End, ExecError> {
+        let (own, stragglers, left) = match ended {
+            Some(Report::Ended { code: Some(code), stragglers, left, .. }) => {
+                (ProcessEnd::Exited(code), stragglers, left)
+            }
+            Some(Report::Ended { signal, stragglers, left, .. }) => {
+                (ProcessEnd::Signaled(signal.unwrap_or(libc::SIGKILL)), stragglers, left)
+            }
+            _ if self.early.is_some() => (ProcessEnd::Signaled(libc::SIGKILL), 0, 1),
+            _ => return Err(ExecError::Launcher("it ended without a report".into())),
+        };
+        Ok(End { end: self.early.unwrap_or(own), duration, stragglers, left })
+    }
+}
+
+async fn write(input: &Option<Input>, bytes: &[u8]) -> std::io::Result<usize> {
+    match input {
+        Some(input) => input.write(bytes).await,
+        None => Err(std::io::ErrorKind::BrokenPipe.into()),
+    }
+}
