@@ -9,7 +9,7 @@ mod history;
 mod world;
 
 pub use fragments::{
-    BASE_INSTRUCTIONS, Cap, EnvironmentFacts, budget, check_feedback, environment, interruption,
+    BASE_INSTRUCTIONS, Cap, EnvironmentFacts, Interruption, budget, check_feedback, environment, interruption,
     permissions, project_rules, task, untrusted,
 };
 pub use history::{History, repaired};
@@ -23,5 +23,6 @@ pub const CAPS: &[(&str, usize)] = &[
     ("world_state", 16 * 1024),
     ("task", 1024 * 1024),
     ("check_feedback", 24 * 1024),
+    ("interruption", 16 * 1024),
     ("tool_output", 64 * 1024),
 ];

@@ -6,6 +6,7 @@
 
 pub(crate) mod config;
 pub(crate) mod index;
+mod make;
 pub(crate) mod objects;
 mod oid;
 mod pack;
@@ -14,6 +15,7 @@ pub(crate) mod tree;
 pub(crate) mod watch;
 
 pub use oid::{ObjectFormat, Oid};
+pub use make::{MakeError, make_start};
 pub(crate) use place::head_of_nested;
 pub use place::{GitPlace, Head};
 

@@ -1,0 +1,103 @@
+//! The parts of a Session put together, for a new one and for one that goes on from a record.
+
+use super::folder::RunFolder;
+use super::prepare::{Place, Refusal, RunInput, opening, turn_config, unavailable, verifier};
+use super::resume::{self, Going};
+use crate::context::{History, Interruption};
+use crate::model::Model;
+use crate::protocol::{Item, SessionId};
+use crate::rollout::{Masker, RolloutError, RolloutWriter};
+use crate::session::SessionParts;
+use crate::tools::{Registry, ToolWorld, standard_tools};
+use std::sync::Arc;
+
+pub(super) fn session_parts(
+    input: &RunInput,
+    place: &Place,
+    folder: &RunFolder,
+    world: ToolWorld,
+    model: Arc<dyn Model>,
+    masker: Arc<Masker>,
+) -> Result<SessionParts, Refusal> {
+    let path = folder.dir.join("rollout.jsonl");
+    let rollout = RolloutWriter::create(&path, masker).map_err(|error| no_record(&error))?;
+    let opening = opening(input, &world)?;
+    Ok(parts_of(input, place, folder, world, model, rollout, SessionId::new(), opening))
+}
+
+fn no_record(error: &RolloutError) -> Refusal {
+    let hint = "check the disk that holds the run folder";
+    unavailable("rollout.create", error.to_string(), hint)
+}
+
+/// The parts of a Session that goes on from a record.
+#[allow(clippy::too_many_arguments, reason = "each is a part of its own")]
+pub(super) fn going_parts(
+    input: &RunInput,
+    mut going: Going,
+    place: &Place,
+    folder: &RunFolder,
+    world: ToolWorld,
+    model: Arc<dyn Model>,
+    masker: Arc<Masker>,
+    warnings: &mut Vec<String>,
+) -> Result<SessionParts, Refusal> {
+    let files = {
+        let mut workspace = world.workspace();
+        let recovered = going.recover(folder, &workspace).map_err(|error| {
+            let hint = "look at the files the message names; the journal says what was to be done";
+            unavailable("resume.patch", error.to_string(), hint)
+        })?;
+        resume::files_since(&going.past, &recovered, &mut workspace)
+            .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?
+    };
+    let settings = resume::changed_settings(going.settings(), &input.settings);
+    warnings.extend(settings.iter().map(|line| format!("changed since the last run: {line}")));
+    for call in &going.past.unknown {
+        let call = resume::in_words(call);
+        warnings.push(format!("whether this call took effect is unknown, it is not run again: {call}"));
+    }
+    let about = Interruption { files, settings, ..Interruption::default() };
+    let opening = going.opening(opening(input, &world)?, about);
+    going.remove_leftovers(folder);
+    let rollout =
+        going.continue_record(folder, masker, warnings).map_err(|error| no_record(&error))?;
+    let session = going.session();
+    let mut parts = parts_of(input, place, folder, world, model, rollout, session, opening);
+    parts.history = going.history();
+    let mut verifier = verifier(&input.settings, place.prefix.clone());
+    verifier.demands.carried = going.past.changed;
+    verifier.demands.carried_base = going.past.base_commit;
+    parts.verifier = Arc::new(verifier);
+    Ok(parts)
+}
+
+#[allow(clippy::too_many_arguments, reason = "each is a part of its own")]
+fn parts_of(
+    input: &RunInput,
+    place: &Place,
+    folder: &RunFolder,
+    world: ToolWorld,
+    model: Arc<dyn Model>,
+    rollout: RolloutWriter,
+    session: SessionId,
+    opening: Vec<Item>,
+) -> SessionParts {
+    let world = Arc::new(world);
+    let make = input.tools.unwrap_or(standard_tools);
+    let registry = Arc::new(Registry::new(make(&world)));
+    let config = turn_config(input, &place.policy, session.as_str());
+    SessionParts {
+        run: folder.id.to_string(),
+        session,
+        model,
+        registry,
+        world,
+        verifier: Arc::new(verifier(&input.settings, place.prefix.clone())),
+        rollout,
+        config,
+        history: History::default(),
+        opening,
+        replayed: None,
+    }
+}
