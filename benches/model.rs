@@ -4,7 +4,9 @@ use divan::{Bencher, counter::BytesCount};
 use serde_json::json;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use turnkey::model::{Endpoint, Model, ModelConfig, decode, open, sse};
+use turnkey::model::{
+    Endpoint, Model, ModelConfig, RetryPolicy, Silent, decode, open, sample, sse,
+};
 use turnkey::protocol::{
     CallId, Effect, Fragment, Item, Prompt, PromptOptions, ResultKind, Role, ToolCall, ToolInput,
     ToolPayload, ToolResult, ToolSpec,
@@ -144,6 +146,78 @@ fn request_of_the_next_step(bencher: Bencher<'_, '_>, (reference, steps): (&str,
             model
         })
         .bench_refs(|model| drop(model.stream(&after, CancellationToken::new())));
+}
+
+/// A server that reads a request as fast as it can and gives the same answer each time, so that what
+/// is measured is the client.
+fn lean_server() -> std::net::SocketAddr {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let body = concat!(
+        "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\n",
+        "data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"output\":[{\"type\":",
+        "\"message\",\"id\":\"m\",\"content\":[{\"type\":\"output_text\",\"text\":\"done\"}]}]}}\n\n",
+    );
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: ";
+    let answer = format!("{head}{}\r\n\r\n{body}", body.len());
+    std::thread::spawn(move || {
+        let mut chunk = vec![0u8; 256 * 1024];
+        for mut socket in listener.incoming().flatten() {
+            let _ = socket.set_nodelay(true);
+            let mut read: Vec<u8> = Vec::new();
+            loop {
+                read.clear();
+                let mut left = usize::MAX;
+                while left > 0 {
+                    let Ok(count @ 1..) = socket.read(&mut chunk) else { break };
+                    if left == usize::MAX {
+                        read.extend_from_slice(&chunk[..count]);
+                        let text = String::from_utf8_lossy(&read);
+                        let Some((head, _)) = text.split_once("\r\n\r\n") else { continue };
+                        let length = head
+                            .lines()
+                            .find_map(|line| {
+                                line.to_ascii_lowercase()
+                                    .strip_prefix("content-length: ")?
+                                    .parse()
+                                    .ok()
+                            })
+                            .unwrap_or(0usize);
+                        left = length.saturating_sub(read.len() - head.len() - 4);
+                    } else {
+                        left = left.saturating_sub(count);
+                    }
+                }
+                if left != 0 || socket.write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    address
+}
+
+/// One response over a loopback connection that is kept.
+#[divan::bench(args = [10, 100, 1000], sample_count = 100)]
+fn one_response_over_loopback(bencher: Bencher<'_, '_>, steps: usize) {
+    let base = format!("http://{}/v1", lean_server());
+    let endpoint = Endpoint { base_url: Some(base), ..Endpoint::default() };
+    let model =
+        open("openai/m", ModelConfig { endpoint, ..ModelConfig::default() }).expect("model");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    let mut history = prompt(steps);
+    let cancel = CancellationToken::new();
+    let retry = RetryPolicy::default();
+    let mut number = steps;
+    bencher.bench_local(|| {
+        history.items.extend(step(number));
+        number += 1;
+        let mut silent = Silent;
+        let answer = sample(&*model, &history, &retry, &cancel, &mut silent);
+        runtime.block_on(answer).expect("an answer")
+    });
 }
 
 #[divan::bench]

@@ -1,11 +1,11 @@
 //! What the door to the files costs: the start, a look after a command, the final comparison, and
 //! patches, beside what git takes on the same tree in the same run.
 //!
-//! `cargo bench --bench workspace`. The tree of 100,000 files is made once and takes some seconds.
+//! `cargo bench --bench workspace`. The trees of 100,000 files are made once, below the target
+//! folder, which takes some seconds; later runs find them there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use divan::Bencher;
@@ -18,9 +18,6 @@ const FOLDERS: usize = 1_000;
 
 fn main() {
     divan::main();
-    if let Some(tree) = TREE.get() {
-        let _ = std::fs::remove_dir_all(&tree.base);
-    }
 }
 
 struct Tree {
@@ -35,8 +32,7 @@ static TREE: OnceLock<Tree> = OnceLock::new();
 /// A clean repository, one with 1,000 files changed after its start, and a small one.
 fn tree() -> &'static Tree {
     TREE.get_or_init(|| {
-        let base = tempfile::tempdir().expect("a folder").keep();
-        let base = std::fs::canonicalize(base).expect("its path");
+        let base = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("workspace-bench");
         let tree = Tree {
             clean: base.join("clean"),
             changed: base.join("changed"),
@@ -51,6 +47,10 @@ fn tree() -> &'static Tree {
 }
 
 fn make(root: &Path, files: usize, folders: usize) {
+    if root.join(".git/made").exists() {
+        return;
+    }
+    let _ = std::fs::remove_dir_all(root);
     for folder in 0..folders {
         let path = root.join(format!("area{}/folder{folder}", folder % 10));
         std::fs::create_dir_all(&path).expect("a folder");
@@ -63,7 +63,9 @@ fn make(root: &Path, files: usize, folders: usize) {
     git(root, &["init", "-q"]);
     git(root, &["add", "-A"]);
     git(root, &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "all"]);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     git(root, &["status", "--porcelain"]);
+    std::fs::write(root.join(".git/made"), "").expect("a mark");
 }
 
 fn git(root: &Path, words: &[&str]) {
@@ -77,10 +79,8 @@ fn git(root: &Path, words: &[&str]) {
 }
 
 fn open(root: &Path) -> Workspace {
-    static STORES: AtomicUsize = AtomicUsize::new(0);
-    let number = STORES.fetch_add(1, Ordering::Relaxed);
-    let store = tree().base.join(format!("store{number}"));
-    std::fs::create_dir(&store).expect("the store");
+    let store = tree().base.join("store");
+    std::fs::create_dir_all(&store).expect("the store");
     let options = Options { exclude: Vec::new(), store, limits: Limits::default() };
     Workspace::open(root, options).expect("opens")
 }
@@ -111,6 +111,19 @@ fn capture_start_100k(bencher: Bencher) {
         workspace.capture_start().expect("captures");
         workspace
     });
+}
+
+/// With `* text=auto` git may have changed any file on checkout, so all of them are hashed.
+#[divan::bench(sample_count = 5)]
+fn capture_start_100k_all_hashed(bencher: Bencher) {
+    let root = &tree().clean;
+    let attributes = root.join(".git/info/attributes");
+    std::fs::write(&attributes, "* text=auto\n").expect("writes");
+    bencher.with_inputs(|| open(root)).bench_local_values(|mut workspace| {
+        workspace.capture_start().expect("captures");
+        workspace
+    });
+    std::fs::remove_file(attributes).expect("removes");
 }
 
 #[divan::bench(sample_count = 10)]

@@ -95,7 +95,11 @@ fn mode(settings: &crate::spec::Settings) -> Mode {
 }
 
 /// A run that did not start: said on stderr, and in the artifacts folder where one is claimed.
-pub(super) async fn refused(output: &Output, outcome: &Outcome, artifacts: Option<&Artifacts>) -> u8 {
+pub(super) async fn refused(
+    output: &Output,
+    outcome: &Outcome,
+    artifacts: Option<&Artifacts>,
+) -> u8 {
     let status = exit::status(outcome.state);
     output.stderr(format!("turnkey: {}: {}", outcome.state, outcome.message)).await;
     if !outcome.hint.is_empty() {

@@ -37,11 +37,7 @@ pub fn gather(args: &ExecArgs, started: Instant) -> Result<RunInput, Refused> {
 }
 
 /// The same for a run that goes on from a record: its settings are the base, flags go over them.
-pub fn gather_going(
-    args: &ExecArgs,
-    going: Going,
-    started: Instant,
-) -> Result<RunInput, Refused> {
+pub fn gather_going(args: &ExecArgs, going: Going, started: Instant) -> Result<RunInput, Refused> {
     let given = [
         ("--spec", args.spec.is_some(), "single settings can be changed by their flags"),
         ("--param", !args.params.is_empty(), "write the task out"),

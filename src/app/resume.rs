@@ -36,8 +36,6 @@ pub async fn run(args: ResumeArgs, kind: Kind, output: &Output, started: Instant
             let outcome = Outcome::new(State::Invalid, "invalid", text);
             exec::refused(output, &outcome, artifacts.as_ref()).await
         }
-        Err(Refused::Outcome(outcome)) => {
-            exec::refused(output, &outcome, artifacts.as_ref()).await
-        }
+        Err(Refused::Outcome(outcome)) => exec::refused(output, &outcome, artifacts.as_ref()).await,
     }
 }

@@ -136,9 +136,7 @@ async fn prompt(path: &Path, step: u32, json: bool, output: &Output) -> u8 {
             output.stdout(if json { shown.json() } else { shown.text() }).await;
             0
         }
-        Ok(None) => {
-            refuse(output, &format!("{}: no Turn has a step {step}", path.display())).await
-        }
+        Ok(None) => refuse(output, &format!("{}: no Turn has a step {step}", path.display())).await,
         Err(error) => broken(output, &error).await,
     }
 }

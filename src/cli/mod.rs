@@ -235,6 +235,41 @@ pub enum PolicyCommand {
         /// The policy file
         file: PathBuf,
     },
+    /// Run the tests that stand in a policy file.
+    Test {
+        /// The policy file
+        file: PathBuf,
+        #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+        workspace: PathBuf,
+    },
+    /// Say what a policy makes of a command, part by part; status 0 when it is allowed.
+    Explain {
+        /// The policy file; without one the built-in policy
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+        #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+        workspace: PathBuf,
+        #[arg(long)]
+        json: bool,
+        /// Judge as a run with untrusted data would
+        #[arg(long)]
+        untrusted: bool,
+        /// The command: one word is a script, several are a program and its words
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Print a preset.
+    Show {
+        /// Its name; without one the names are listed
+        preset: Option<String>,
+    },
+    /// Print a policy to start from, for the kind of project found.
+    Init {
+        #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+        workspace: PathBuf,
+    },
+    /// Print the JSON Schema of policy files.
+    Schema,
 }
 
 #[derive(Debug, Subcommand)]

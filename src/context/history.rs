@@ -131,7 +131,8 @@ pub fn repaired(items: &[Arc<Item>], not_started: &HashSet<CallId>) -> Vec<Arc<I
                 if !answered.contains(&call.call_id) {
                     let freeform = matches!(call.payload, ToolPayload::Text(_));
                     let lost = lost_result(&call.call_id, &call.name, freeform);
-                    let lost = if not_started.contains(&call.call_id) { unbegun(lost) } else { lost };
+                    let lost =
+                        if not_started.contains(&call.call_id) { unbegun(lost) } else { lost };
                     missing.push(Arc::new(lost));
                 }
             }
@@ -235,8 +236,7 @@ mod tests {
     fn a_call_that_never_began_is_told_as_that() {
         let items = vec![message("t", Fragment::Task), call("1"), call("2")];
         let history = History::recorded(items, HashSet::from(["2".into()]));
-        let prompt =
-            history.compile(&"base".into(), &Vec::new().into(), &PromptOptions::default());
+        let prompt = history.compile(&"base".into(), &Vec::new().into(), &PromptOptions::default());
         let effect = |item: &Arc<Item>| match item.as_ref() {
             Item::ToolResult(result) => Some((result.call_id.to_string(), result.effect)),
             _ => None,

@@ -9,8 +9,8 @@ mod history;
 mod world;
 
 pub use fragments::{
-    BASE_INSTRUCTIONS, Cap, EnvironmentFacts, Interruption, budget, check_feedback, environment, interruption,
-    permissions, project_rules, task, untrusted,
+    BASE_INSTRUCTIONS, Cap, EnvironmentFacts, Interruption, budget, check_feedback, environment,
+    interruption, permissions, project_rules, task, untrusted,
 };
 pub use history::{History, repaired};
 pub use world::{WorldSnapshot, WorldState};

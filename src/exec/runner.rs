@@ -221,7 +221,7 @@ impl Launched {
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
         let (early, ended) = self.await_end(&mut reader, timeout, cancel).await;
-        let _ = tokio::time::timeout(READER_GRACE, reader.to_end()).await;
+        let _ = tokio::time::timeout(READER_GRACE, reader.drain()).await;
         let _ = tokio::time::timeout(LAUNCHER_GRACE, self.child.wait()).await;
         let (own, stragglers, left) = match ended {
             Some(Report::Ended { code: Some(code), stragglers, left, .. }) => {
@@ -372,7 +372,7 @@ impl Reader {
         }
     }
 
-    async fn to_end(&mut self) {
+    async fn drain(&mut self) {
         while self.open() {
             self.step().await;
         }

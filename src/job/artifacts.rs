@@ -3,7 +3,7 @@
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,9 @@ impl Artifacts {
         .map_err(|error| format!("{}/{LOCK}: {error}", path.display()))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| format!("{} is in use by another run", path.display()))?;
-        let claimed = Self { path: path.to_owned(), dir, _lock: lock };
+        // Named absolutely from here on: whoever reads the path may stand elsewhere.
+        let path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+        let claimed = Self { path: path.clone(), dir, _lock: lock };
         claimed.clear().map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(claimed)
     }
@@ -78,6 +80,11 @@ impl Artifacts {
 
     /// Puts one file in place, whole or not at all.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.put_from(name, &mut &bytes[..])
+    }
+
+    /// The same from a reader, so that a long rollout is never held whole.
+    fn put_from(&self, name: &str, from: &mut dyn Read) -> io::Result<()> {
         let fresh = format!(".{name}.new");
         match rustix::fs::unlinkat(&self.dir, fresh.as_str(), AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -90,8 +97,8 @@ impl Artifacts {
             Mode::from_raw_mode(0o644),
         )?;
         let mut file = File::from(file);
-        file.write_all(bytes)?;
-        file.sync_all()?;
+        io::copy(from, &mut file)?;
+        file.sync_data()?;
         rustix::fs::renameat(&self.dir, fresh.as_str(), &self.dir, name)?;
         Ok(())
     }
@@ -102,8 +109,8 @@ impl Artifacts {
         self.still_there()?;
         self.clear()?;
         for name in ARTIFACT_NAMES {
-            match std::fs::read(run_folder.join(name)) {
-                Ok(bytes) => self.put(name, &bytes)?,
+            match File::open(run_folder.join(name)) {
+                Ok(mut file) => self.put_from(name, &mut file)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

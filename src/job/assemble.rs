@@ -1,15 +1,65 @@
 //! The parts of a Session put together, for a new one and for one that goes on from a record.
 
+use super::artifacts::Artifacts;
 use super::folder::RunFolder;
-use super::prepare::{Place, Refusal, RunInput, opening, turn_config, unavailable, verifier};
+use super::prepare::{
+    Hands, Place, Refusal, RunInput, open_model, opening, turn_config, unavailable, verifier,
+};
 use super::resume::{self, Going};
 use crate::context::{History, Interruption};
+use crate::exec::sandbox::Grade;
 use crate::model::Model;
-use crate::protocol::{Item, SessionId};
+use crate::protocol::{Item, RunId, SessionId};
 use crate::rollout::{Masker, RolloutError, RolloutWriter};
 use crate::session::SessionParts;
+use crate::spec::Isolate;
 use crate::tools::{Registry, ToolWorld, standard_tools};
 use std::sync::Arc;
+
+pub(super) struct Made {
+    pub place: Place,
+    pub exec_grades: Vec<Grade>,
+    pub parts: SessionParts,
+    pub parent: Option<(RunId, &'static str)>,
+}
+
+/// Puts a run together in its folder.
+pub(super) async fn make(
+    input: &mut RunInput,
+    place: Place,
+    folder: &mut RunFolder,
+    artifacts: Option<&Artifacts>,
+    masker: Arc<Masker>,
+    warnings: &mut Vec<String>,
+) -> Result<Made, Refusal> {
+    let model = open_model(input)?;
+    let mut place = place;
+    let mut reused = None;
+    if let Some(going) = &input.going {
+        let copied = input.settings.isolate.value == Isolate::Copy;
+        going.check(place.policy.digest(), &place.workspace, copied)?;
+        reused = going.copy_to_go_on_in(folder, input.settings.isolate.value)?;
+    }
+    match reused {
+        Some(copy) => {
+            let _ = std::fs::remove_dir(std::mem::replace(&mut folder.copy, copy));
+            place = place.moved(&folder.copy)?;
+        }
+        None => place = place.isolated(input, folder)?,
+    }
+    let exec = Hands::make(input, &place, folder, artifacts, masker.clone(), warnings).await?;
+    let going = input.going.take();
+    let parent = going
+        .as_ref()
+        .and_then(|going| Some((going.past.run.as_ref()?.run.clone(), going.kind.as_str())));
+    let parts = match going {
+        None => session_parts(input, &place, folder, exec.world, model, masker)?,
+        Some(going) => {
+            going_parts(input, going, &place, folder, exec.world, model, masker, warnings)?
+        }
+    };
+    Ok(Made { place, exec_grades: exec.grades, parts, parent })
+}
 
 pub(super) fn session_parts(
     input: &RunInput,
@@ -55,7 +105,8 @@ pub(super) fn going_parts(
     warnings.extend(settings.iter().map(|line| format!("changed since the last run: {line}")));
     for call in &going.past.unknown {
         let call = resume::in_words(call);
-        warnings.push(format!("whether this call took effect is unknown, it is not run again: {call}"));
+        warnings
+            .push(format!("whether this call took effect is unknown, it is not run again: {call}"));
     }
     let about = Interruption { files, settings, ..Interruption::default() };
     let opening = going.opening(opening(input, &world)?, about);

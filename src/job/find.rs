@@ -5,7 +5,7 @@
 //! later runs of the Session are written to it. A run that was killed published nothing, but the
 //! `result.json` it began with names it.
 
-use crate::rollout::{Record, Reader};
+use crate::rollout::{Reader, Record};
 use std::path::{Path, PathBuf};
 
 const ROLLOUT: &str = "rollout.jsonl";
@@ -51,7 +51,10 @@ pub fn find_run(name: &str, bases: &[PathBuf]) -> Result<FoundRun, NotFound> {
     }
     let looked: Vec<String> =
         bases.iter().map(|base| base.join("runs").display().to_string()).collect();
-    Err(format!("there is no file, folder or run named {name:?}; runs lie in {}", looked.join(", ")))
+    Err(format!(
+        "there is no file, folder or run named {name:?}; runs lie in {}",
+        looked.join(", ")
+    ))
 }
 
 fn in_run_folder(folder: &Path) -> FoundRun {
@@ -104,9 +107,10 @@ fn of_file(path: &Path, bases: &[PathBuf]) -> FoundRun {
 
 fn is_run_folder(folder: &Path, bases: &[PathBuf]) -> bool {
     let parent = folder.parent();
-    bases.iter().filter_map(|base| base.join("runs").canonicalize().ok()).any(|runs| {
-        parent == Some(runs.as_path())
-    })
+    bases
+        .iter()
+        .filter_map(|base| base.join("runs").canonicalize().ok())
+        .any(|runs| parent == Some(runs.as_path()))
 }
 
 /// The run folder of this id, if it is here and holds a record.

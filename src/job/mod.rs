@@ -1,6 +1,7 @@
 //! A Run from settings to artifacts: the rooms put together, once, for one Outcome.
 
 mod artifacts;
+mod ask;
 mod assemble;
 mod collect;
 mod compact;
@@ -20,6 +21,7 @@ mod run;
 mod trace;
 
 pub use artifacts::{ARTIFACT_NAMES, Artifacts};
+pub use ask::{AskedPolicy, bind_policy};
 pub use collect::{Collected, DeniedCall};
 pub use compact::{Edited, compact, roll_back};
 pub use find::{FoundRun, find_run};

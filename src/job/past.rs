@@ -5,7 +5,7 @@
 
 use crate::protocol::{CallId, Item, PlanItem, ToolCall, TurnEnd, TurnId, Verdict};
 use crate::rollout::{
-    Entry, ReadReport, Record, RolloutError, Reader, RunFinishedRecord, RunStartedRecord,
+    Entry, ReadReport, Reader, Record, RolloutError, RunFinishedRecord, RunStartedRecord,
     TurnContextRecord, WorkspaceIdentity,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -63,9 +63,9 @@ impl Past {
             None if turn.steps == 0 => Some("it was killed before its first step".into()),
             None => Some(format!("it was killed in step {}", turn.steps)),
             Some(TurnEnd::Completed) => None,
-            Some(TurnEnd::Aborted { reason, message } | TurnEnd::Failed { reason, message, .. }) => {
-                Some(format!("{reason}: {message}"))
-            }
+            Some(
+                TurnEnd::Aborted { reason, message } | TurnEnd::Failed { reason, message, .. },
+            ) => Some(format!("{reason}: {message}")),
         }
     }
 
@@ -150,7 +150,8 @@ impl PastFold {
             Record::WorldState { sections, .. } => {
                 let changed = sections.get("changed").and_then(serde_json::Value::as_object);
                 let prefix = &self.prefix;
-                let paths = changed.into_iter().flatten().map(|(path, _)| format!("{prefix}{path}"));
+                let paths =
+                    changed.into_iter().flatten().map(|(path, _)| format!("{prefix}{path}"));
                 self.changed_now.extend(paths);
             }
             Record::Item { item, .. } => self.item(seq, item),

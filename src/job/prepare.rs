@@ -2,9 +2,9 @@
 //! model. Whatever is missing ends the run here, typed, before a token is spent.
 
 use super::artifacts::Artifacts;
-use super::assemble::{going_parts, session_parts};
+use super::assemble::{Made, make};
 use super::folder::RunFolder;
-use super::isolate::copy_tree;
+use super::isolate::{copy_tree, prefix_in_repository};
 use super::places::{self, Surroundings};
 use super::resume::Going;
 use crate::clock;
@@ -98,7 +98,10 @@ fn faults(reason: &str, list: &[Fault]) -> Refusal {
 }
 
 /// Makes a run ready. `artifacts` is the claimed folder, if one was named.
-pub async fn prepare(mut input: RunInput, artifacts: Option<&Artifacts>) -> Result<Prepared, Refusal> {
+pub async fn prepare(
+    mut input: RunInput,
+    artifacts: Option<&Artifacts>,
+) -> Result<Prepared, Refusal> {
     let place = Place::find(&input, artifacts)?;
     let mut warnings = input.settings.notes.clone();
     let masker = Arc::new(Masker::new(input.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str()))));
@@ -141,51 +144,9 @@ pub async fn prepare(mut input: RunInput, artifacts: Option<&Artifacts>) -> Resu
     })
 }
 
-struct Made {
-    place: Place,
-    exec_grades: Vec<Grade>,
-    parts: SessionParts,
-    parent: Option<(RunId, &'static str)>,
-}
-
-async fn make(
-    input: &mut RunInput,
-    place: Place,
-    folder: &mut RunFolder,
-    artifacts: Option<&Artifacts>,
-    masker: Arc<Masker>,
-    warnings: &mut Vec<String>,
-) -> Result<Made, Refusal> {
-    let model = open_model(input)?;
-    let mut place = place;
-    let mut reused = None;
-    if let Some(going) = &input.going {
-        let copied = input.settings.isolate.value == Isolate::Copy;
-        going.check(place.policy.digest(), &place.workspace, copied)?;
-        reused = going.copy_to_go_on_in(folder, input.settings.isolate.value)?;
-    }
-    match reused {
-        Some(copy) => {
-            let _ = std::fs::remove_dir(std::mem::replace(&mut folder.copy, copy));
-            place = place.moved(&folder.copy)?;
-        }
-        None => place = place.isolated(input, folder)?,
-    }
-    let exec = Hands::make(input, &place, folder, artifacts, masker.clone(), warnings).await?;
-    let going = input.going.take();
-    let parent = going.as_ref().and_then(|going| {
-        Some((going.past.run.as_ref()?.run.clone(), going.kind.as_str()))
-    });
-    let parts = match going {
-        None => session_parts(input, &place, folder, exec.world, model, masker)?,
-        Some(going) => going_parts(input, going, &place, folder, exec.world, model, masker, warnings)?,
-    };
-    Ok(Made { place, exec_grades: exec.grades, parts, parent })
-}
-
 /// The workspace and the policy bound to it.
 pub(super) struct Place {
-    workspace: PathBuf,
+    pub(super) workspace: PathBuf,
     file: PolicyFile,
     policy_file: String,
     ground: Ground,
@@ -215,23 +176,15 @@ impl Place {
         ];
         protected.extend(named.into_iter().flatten());
         let protected = protected.iter().map(|path| absolute(path)).collect();
-        let git = workspace::git::GitPlace::discover(&workspace);
-        let ground = Ground {
-            workspace: workspace.clone(),
-            home: input.home.clone(),
-            protected,
-            untrusted: input.is_untrusted(),
-            git_dirs: git
-                .map(|git| vec![git.git_dir.clone(), git.common_dir.clone()])
-                .unwrap_or_default(),
-        };
+        let untrusted = input.is_untrusted();
+        let ground = ground(&workspace, input.home.clone(), protected, untrusted);
         let policy = Arc::new(file.compile(&ground).map_err(|list| faults("policy", &list))?);
         Ok(Self { workspace, file, policy_file, ground, policy, prefix: Vec::new() })
     }
 
     /// With `isolate: copy` the place moves into the copy; the original is not even readable then,
     /// unless the policy names it.
-    fn isolated(self, input: &RunInput, folder: &RunFolder) -> Result<Self, Refusal> {
+    pub(super) fn isolated(self, input: &RunInput, folder: &RunFolder) -> Result<Self, Refusal> {
         if input.settings.isolate.value == Isolate::None {
             return Ok(self);
         }
@@ -247,7 +200,7 @@ impl Place {
     }
 
     /// The place with its prefix, in a copy of the workspace.
-    fn moved(mut self, copy: &Path) -> Result<Self, Refusal> {
+    pub(super) fn moved(mut self, copy: &Path) -> Result<Self, Refusal> {
         if self.prefix.is_empty() {
             self.prefix = prefix_in_repository(&self.workspace);
         }
@@ -260,22 +213,29 @@ impl Place {
     }
 }
 
-/// The way from the repository's root to the workspace, empty or ending in `/`.
-fn prefix_in_repository(workspace: &Path) -> Vec<u8> {
-    workspace::git::GitPlace::discover(workspace)
-        .and_then(|git| {
-            let inside = workspace.strip_prefix(&git.work_root).ok()?;
-            let text = inside.to_str()?;
-            (!text.is_empty()).then(|| format!("{text}/").into_bytes())
-        })
-        .unwrap_or_default()
+/// The place that a policy is bound to.
+pub(super) fn ground(
+    workspace: &Path,
+    home: Option<PathBuf>,
+    protected: Vec<PathBuf>,
+    untrusted: bool,
+) -> Ground {
+    let git = workspace::git::GitPlace::discover(workspace);
+    let git_dirs = git.map(|git| vec![git.git_dir.clone(), git.common_dir.clone()]);
+    Ground {
+        workspace: workspace.to_owned(),
+        home,
+        protected,
+        untrusted,
+        git_dirs: git_dirs.unwrap_or_default(),
+    }
 }
 
 fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
-fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
+pub(super) fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
     let Some(path) = path else { return Ok((PolicyFile::built_in(), "built-in".into())) };
     let name = path.display().to_string();
     let source = std::fs::read_to_string(path)
@@ -288,7 +248,7 @@ fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
     Ok((file, name))
 }
 
-fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
+pub(super) fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
     if let Some(model) = &input.model_instead {
         return Ok(model.clone());
     }
@@ -305,13 +265,13 @@ fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
 }
 
 /// The doors and what the tools need.
-struct Hands {
-    world: ToolWorld,
-    grades: Vec<Grade>,
+pub(super) struct Hands {
+    pub world: ToolWorld,
+    pub grades: Vec<Grade>,
 }
 
 impl Hands {
-    async fn make(
+    pub(super) async fn make(
         input: &RunInput,
         place: &Place,
         folder: &RunFolder,

@@ -12,7 +12,9 @@ use super::trace::{Fact, Normal, facts, item_text, lines_that_differ};
 use crate::context::{History, repaired};
 use crate::model::{Divergence, RecordedResponse, ReplayModel};
 use crate::protocol::{Fragment, Item, Outcome, Role, State, TurnEnd};
-use crate::rollout::{Entry, Reader, Record, RunStartedRecord, StepStartedRecord, TurnContextRecord};
+use crate::rollout::{
+    Entry, Reader, Record, RunStartedRecord, StepStartedRecord, TurnContextRecord,
+};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,10 +67,9 @@ impl RecordedRun {
     pub fn end(&self) -> Option<TurnEnd> {
         self.records.iter().rev().find_map(|record| match record {
             Record::TurnCompleted { .. } => Some(TurnEnd::Completed),
-            Record::TurnAborted { reason, message, .. } => Some(TurnEnd::Aborted {
-                reason: reason.clone(),
-                message: message.clone(),
-            }),
+            Record::TurnAborted { reason, message, .. } => {
+                Some(TurnEnd::Aborted { reason: reason.clone(), message: message.clone() })
+            }
             Record::TurnFailed { reason, message, retryable, .. } => Some(TurnEnd::Failed {
                 reason: reason.clone(),
                 message: message.clone(),
@@ -145,9 +146,9 @@ pub(super) fn read(found: &FoundRun) -> Result<RecordedRun, Refusal> {
 
 fn holds_run(path: &Path, id: &str) -> bool {
     let Ok(reader) = Reader::open(path) else { return false };
-    reader.flatten().any(|entry| {
-        matches!(&entry.record, Record::RunStarted(run) if run.run.as_str() == id)
-    })
+    reader
+        .flatten()
+        .any(|entry| matches!(&entry.record, Record::RunStarted(run) if run.run.as_str() == id))
 }
 
 /// The items that stood before the task in this Turn: what the runner said first.

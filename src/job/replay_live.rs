@@ -4,9 +4,7 @@
 
 use super::find::FoundRun;
 use super::prepare::{Refusal, RunInput, prepare};
-use super::replay::{
-    self, RecordedRun, Replayed, compare, model, rollout_in, throw_away,
-};
+use super::replay::{self, RecordedRun, Replayed, compare, model, rollout_in, throw_away};
 use super::run::{Controls, Face, run};
 use super::trace::Normal;
 use crate::protocol::{Outcome, State};

@@ -2,8 +2,8 @@
 //! again is the runtime: the loop of Steps, limits, repairs, feedback, and the requests that they
 //! make.
 
-use super::prepare::{Refusal, RunInput, unavailable};
 use super::folder::RunFolder;
+use super::prepare::{Refusal, RunInput, unavailable};
 use super::replay::{self, RecordedRun, Replayed, compare, model, rollout_in, throw_away};
 use super::trace::Normal;
 use crate::clock;
@@ -12,8 +12,8 @@ use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorCo
 use crate::model::RetryPolicy;
 use crate::policy::{Ground, OnDeny, PolicyFile};
 use crate::protocol::{
-    CallId, Effect, EventMsg, Item, Op, PromptOptions, ResultKind, ToolPayload, ToolResult, ToolSpec,
-    Verdict,
+    CallId, Effect, EventMsg, Item, Op, PromptOptions, ResultKind, ToolPayload, ToolResult,
+    ToolSpec, Verdict,
 };
 use crate::rollout::{CheckRecord, Masker, Record, RolloutWriter};
 use crate::session::{
@@ -38,8 +38,9 @@ pub(super) async fn replay(
     recorded: Arc<RecordedRun>,
     input: RunInput,
 ) -> Result<Replayed, Refusal> {
-    let folder = RunFolder::create(&input.bases, &|_| false)
-        .map_err(|why| unavailable("folder.run", why, "set HOME to a folder that can be written"))?;
+    let folder = RunFolder::create(&input.bases, &|_| false).map_err(|why| {
+        unavailable("folder.run", why, "set HOME to a folder that can be written")
+    })?;
     let answer = run(&recorded, &input, &folder).await;
     throw_away(&folder);
     answer

@@ -53,16 +53,15 @@ impl Going {
     /// Reads the record; for a resume under its lock, which a runner at work holds.
     pub fn open(found: FoundRun, kind: Kind, accept_changes: bool) -> Result<Self, Box<Outcome>> {
         let mut fold = PastFold::default();
-        let (past, held) =
-            match HeldRollout::open(&found.rollout, &mut |entry| fold.take(entry)) {
-                Ok((held, _)) => (fold.finish(), Some(held)),
-                Err(RolloutError::Locked { .. }) if kind == Kind::Fork => {
-                    let (past, _) =
-                        Past::read(&found.rollout, None).map_err(|error| refused(&error))?;
-                    (past, None)
-                }
-                Err(error) => return Err(refused(&error)),
-            };
+        let (past, held) = match HeldRollout::open(&found.rollout, &mut |entry| fold.take(entry)) {
+            Ok((held, _)) => (fold.finish(), Some(held)),
+            Err(RolloutError::Locked { .. }) if kind == Kind::Fork => {
+                let (past, _) =
+                    Past::read(&found.rollout, None).map_err(|error| refused(&error))?;
+                (past, None)
+            }
+            Err(error) => return Err(refused(&error)),
+        };
         if past.run.is_none() {
             let text = format!(
                 "{}: the record does not say how its run was set up, so nothing can go on from it",
@@ -210,8 +209,7 @@ impl Going {
                 Ok(writer)
             }
             (_, held) => {
-                let made =
-                    branch_off(&self.found.rollout, &folder.dir, NAME, masker, &mut |_| {});
+                let made = branch_off(&self.found.rollout, &folder.dir, NAME, masker, &mut |_| {});
                 drop(held);
                 made.map(|(writer, _)| writer)
             }
@@ -282,9 +280,9 @@ fn same_path(then: &Value, now: &Value) -> bool {
         }
         (Value::Object(then), Value::Object(now)) => {
             then.len() == now.len()
-                && then.iter().all(|(key, a)| {
-                    now.get(key).is_some_and(|b| a == b || same_path(a, b))
-                })
+                && then
+                    .iter()
+                    .all(|(key, a)| now.get(key).is_some_and(|b| a == b || same_path(a, b)))
         }
         _ => false,
     }
@@ -324,7 +322,9 @@ pub fn files_since(
     }
     let Some(end_tree) = &past.end_tree else {
         if past.turns.last().is_some_and(|turn| turn.end.is_none() && turn.steps > 0) {
-            lines.push("what the last step changed is not recorded; look before you rely on it".into());
+            lines.push(
+                "what the last step changed is not recorded; look before you rely on it".into(),
+            );
         }
         return Ok(lines);
     };
@@ -332,7 +332,9 @@ pub fn files_since(
     let tree = workspace.turn_changes()?.start_tree.map(|tree| tree.hex());
     lines.push(match tree {
         Some(tree) if tree == *end_tree => "all files are as the last Turn left them".into(),
-        Some(_) => "files were changed since the last Turn ended; read again what you rely on".into(),
+        Some(_) => {
+            "files were changed since the last Turn ended; read again what you rely on".into()
+        }
         None => "whether files were changed since the last Turn ended is not known".into(),
     });
     Ok(lines)

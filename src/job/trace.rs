@@ -142,7 +142,9 @@ fn kind(item: &Item) -> &'static str {
 pub fn item_text(item: &Item) -> String {
     match item {
         Item::Message { text, .. } | Item::Reasoning { text, .. } => text.clone(),
-        Item::ToolCall(call) => format!("{} ({})\n{}", call.name, call.call_id, call.payload.as_str()),
+        Item::ToolCall(call) => {
+            format!("{} ({})\n{}", call.name, call.call_id, call.payload.as_str())
+        }
         Item::ToolResult(result) => format!(
             "{} ({}): {:?}, effect {:?}, exit code {:?}\n{}",
             result.name,
@@ -166,7 +168,10 @@ fn verdict_text(verdict: &Verdict, normal: &Normal) -> String {
 /// Two texts as a diff of lines, without the header of a file.
 pub fn lines_that_differ(recorded: &str, replayed: &str) -> String {
     let entry = |text: &str| {
-        Some(TreeEntry { mode: Mode::Regular, content: format!("{}\n", text.trim_end()).into_bytes().into() })
+        Some(TreeEntry {
+            mode: Mode::Regular,
+            content: format!("{}\n", text.trim_end()).into_bytes().into(),
+        })
     };
     let change =
         FileChange { path: b"x".to_vec(), before: entry(recorded), after: entry(replayed) };

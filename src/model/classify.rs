@@ -4,7 +4,7 @@
 use super::error::{ModelError, ModelErrorKind as Kind, clean};
 use super::retry_hint;
 use serde_json::Value;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// How much of a provider's text is shown.
 const SHOWN: usize = 300;
@@ -17,12 +17,16 @@ pub(super) struct Report {
     /// The provider's coarser word (`invalid_request_error`), used where the code says nothing.
     pub class: Option<String>,
     pub message: String,
+    /// A wait that stands in the error's details.
+    pub retry_delay: Option<Duration>,
 }
 
 impl Report {
     /// Reads an error object in the shapes that are in use: `{"error": {…}}`, `{"error": "text"}`,
     /// `{"message": …}`, `{"detail": …}`, or the inner object itself.
     pub fn from_json(value: &Value) -> Self {
+        // One provider wraps its errors into a list.
+        let value = value.get(0).unwrap_or(value);
         let inner = match value.get("error") {
             Some(Value::String(text)) => {
                 return Self { message: text.clone(), ..Self::read(value) };
@@ -41,13 +45,12 @@ impl Report {
         };
         let detail = || object.get("detail").filter(|value| !value.is_null()).map(Value::to_string);
         let class = text("type").filter(|class| class != "error");
-        // Gateways put the status of the server behind them into the code.
-        let status = object.get("code").and_then(Value::as_u64).filter(|n| (300..600).contains(n));
         Self {
-            status: status.and_then(|n| u16::try_from(n).ok()),
+            status: object.get("code").and_then(status_of_code),
             code: text("code"),
             class,
             message: text("message").or_else(|| text("detail")).or_else(detail).unwrap_or_default(),
+            retry_delay: retry_delay(object),
         }
     }
 
@@ -55,20 +58,25 @@ impl Report {
     pub fn from_body(status: u16, body: &str) -> Self {
         let mut report = match serde_json::from_str::<Value>(body) {
             Ok(value) => Self::from_json(&value),
-            Err(_) => Self { message: body.to_owned(), ..Self::default() },
+            Err(_) => Self { message: page_text(body), ..Self::default() },
         };
         report.status = Some(status);
         report
     }
 
     pub fn kind(&self) -> Kind {
-        let by_code = self.code.as_deref().and_then(by_code);
-        let by_class = || self.class.as_deref().and_then(by_code_of_class);
-        let by_text = || by_message(&self.message);
-        let by_status = || self.status.map(by_status);
-        // "invalid request" is the coarsest of words: the text often says which.
-        let kind = by_code.or_else(by_class).or_else(by_status).unwrap_or(Kind::Server);
-        if kind == Kind::InvalidRequest { by_text().unwrap_or(kind) } else { kind }
+        let said = [self.code.as_deref(), self.class.as_deref()];
+        let named = |coarse: bool| {
+            let names = said.into_iter().flatten().filter(|name| is_coarse(name) == coarse);
+            names.into_iter().find_map(by_name)
+        };
+        // "Invalid request" is said of a missing key too: there the status knows better.
+        let kind = named(false)
+            .or_else(|| self.status.map(by_status))
+            .or_else(|| named(true))
+            .unwrap_or(Kind::Server);
+        // And the text may know better than both.
+        if kind == Kind::InvalidRequest { by_message(&self.message).unwrap_or(kind) } else { kind }
     }
 
     /// The typed error, with the waiting hints of the text.
@@ -77,6 +85,7 @@ impl Report {
         let mut error = ModelError::new(kind.clone(), self.sentence(host)).hint(hint(&kind));
         error.retry_after =
             if error.retryable() { retry_hint::from_text(&self.message) } else { None };
+        error.retry_after = error.retry_after.or(self.retry_delay);
         error.status = self.status;
         error.code = self.code.or(self.class).map(|code| clean(&code, 80));
         error
@@ -87,7 +96,9 @@ impl Report {
             Some(status) => format!("{host} answered HTTP {status}"),
             None => format!("{host} reported a failure"),
         };
-        if let Some(code) = self.code.as_deref().or(self.class.as_deref()) {
+        let same = self.status.map(|status| status.to_string());
+        let code = self.code.as_deref().filter(|code| same.as_deref() != Some(*code));
+        if let Some(code) = code.or(self.class.as_deref()) {
             text.push_str(&format!(" ({})", clean(code, 80)));
         }
         let message = clean(&self.message, SHOWN);
@@ -97,6 +108,31 @@ impl Report {
         }
         text
     }
+}
+
+/// Gateways put the status of the server behind them into the code, as a number or as its text.
+fn status_of_code(code: &Value) -> Option<u16> {
+    let number = match code {
+        Value::String(text) => text.parse().ok()?,
+        other => other.as_u64()?,
+    };
+    u16::try_from(number).ok().filter(|status| (300..600).contains(status))
+}
+
+/// `details: [{ "retryDelay": "13s" }]`.
+fn retry_delay(object: &Value) -> Option<Duration> {
+    let details = object.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    retry_hint::from_text(&format!("retry after {delay}"))
+}
+
+/// Of a web page only its title says something.
+fn page_text(body: &str) -> String {
+    if !body.trim_start().starts_with('<') {
+        return body.to_owned();
+    }
+    let title = body.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+    title.map(|(title, _)| title.to_owned()).unwrap_or_default()
 }
 
 /// Adds what the headers of a failed answer say.
@@ -123,8 +159,13 @@ pub(super) fn request_id(header: retry_hint::Lookup<'_>) -> Option<String> {
         .map(|id| clean(id, 120))
 }
 
-fn by_code(code: &str) -> Option<Kind> {
-    Some(match code.to_ascii_lowercase().as_str() {
+/// Names that say only that something about the request was not right.
+fn is_coarse(name: &str) -> bool {
+    matches!(name, "invalid_request_error" | "invalid_request" | "bad_request" | "BadRequestError")
+}
+
+fn by_name(name: &str) -> Option<Kind> {
+    Some(match name.to_ascii_lowercase().as_str() {
         "invalid_api_key"
         | "incorrect_api_key"
         | "invalid_authentication"
@@ -216,15 +257,6 @@ fn by_code(code: &str) -> Option<Kind> {
     })
 }
 
-/// The coarse class of an error where it has no code; some classes are only families of codes.
-fn by_code_of_class(class: &str) -> Option<Kind> {
-    match class {
-        // At one provider these name which limit was met.
-        "tokens" | "requests" => Some(Kind::RateLimited),
-        class => by_code(class),
-    }
-}
-
 /// The text of a refused request, where no code says what is wrong with it.
 fn by_message(message: &str) -> Option<Kind> {
     let text = message.to_ascii_lowercase();
@@ -232,6 +264,7 @@ fn by_message(message: &str) -> Option<Kind> {
     if says(&[
         "prompt is too long",
         "maximum context length",
+        "contextwindowexceeded",
         "context window",
         "context length",
         "context size",
@@ -317,6 +350,12 @@ mod tests {
             ),
             (400, r#"{"error":{"code":"unsupported_parameter"}}"#, Kind::InvalidRequest),
             (401, "", Kind::Auth),
+            (
+                401,
+                r#"{"error":{"type":"invalid_request_error","code":null,"message":"You sent none"}}"#,
+                Kind::Auth,
+            ),
+            (500, r#"{"error":{"code":"unsupported_parameter"}}"#, Kind::InvalidRequest),
             (403, "<html>", Kind::Auth),
             (404, r#"{"error":{"code":"model_not_found"}}"#, Kind::InvalidRequest),
             (402, "", Kind::Quota),
@@ -330,6 +369,32 @@ mod tests {
         for (status, body, want) in cases {
             assert_eq!(kind(status, body), want, "{status} {body}");
         }
+    }
+
+    #[test]
+    fn errors_in_the_forms_of_many_servers() {
+        let read = |body: &str| {
+            let value: Value = serde_json::from_str(body).unwrap();
+            Report::from_json(&value).into_error("h")
+        };
+        let list = r#"[{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED",
+            "details":[{"a":1},{"retryDelay":"13s"}]}}]"#;
+        let error = read(list);
+        assert_eq!(
+            (error.kind.clone(), error.retry_after),
+            (Kind::RateLimited, Some(Duration::from_secs(13)))
+        );
+        let flat = r#"{"object":"error","message":"This model's maximum context length is 9",
+            "type":"BadRequestError","code":400}"#;
+        assert_eq!(read(flat).kind, Kind::ContextExceeded);
+        assert_eq!(read(r#"{"error":{"code":"503","message":"x"}}"#).kind, Kind::Overloaded);
+        assert_eq!(
+            read(r#"{"error":"no such model"}"#).message,
+            "h reported a failure: no such model"
+        );
+        let page =
+            Report::from_body(502, "<html><head><title>502 Bad Gateway</title>").into_error("h");
+        assert_eq!(page.message, "h answered HTTP 502: 502 Bad Gateway");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use decode::decode;
 pub use endpoint::{Endpoint, ProxySetting, ProxySettings, Timeouts};
 pub use error::{Failure, ModelError, ModelErrorKind, TimeoutKind};
 pub use keys::default_key_variable;
-pub use open::{ModelConfig, OpenError, PROVIDERS, open};
+pub use open::{ModelConfig, OpenError, PROVIDERS, open, open_script};
 pub use replay::{Divergence, RecordedResponse, ReplayModel};
 pub use sample::{Observer, Response, RetryPolicy, Silent, sample};
 pub use scripted::{Script, schema as script_schema};

@@ -48,6 +48,23 @@ pub enum OpenError {
     Script(Vec<crate::spec::fault::Fault>),
 }
 
+impl OpenError {
+    /// Dotted and stable, for `result.json`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Reference { .. } => "model.reference",
+            Self::UnknownProvider { .. } => "model.provider",
+            Self::BaseUrl(_) => "model.base_url",
+            Self::NoKey { .. } => "model.no_key",
+            Self::HeaderValue { .. } => "model.header",
+            Self::Proxy(_) => "model.proxy",
+            Self::Certificates(_) => "model.certificates",
+            Self::Client(_) => "model.client",
+            Self::ScriptFile { .. } | Self::Script(_) => "model.script",
+        }
+    }
+}
+
 fn names() -> String {
     let names: Vec<String> = PROVIDERS.iter().map(|(name, _)| format!("{name}/NAME")).collect();
     names.join(", ")
@@ -71,6 +88,16 @@ pub fn open(reference: &str, config: ModelConfig) -> Result<Arc<dyn Model>, Open
         "scripted" => Ok(Arc::new(scripted::open(name, config.endpoint.timeouts)?)),
         _ => Err(OpenError::UnknownProvider { provider: provider.to_owned() }),
     }
+}
+
+/// Opens a scripted model whose file was read elsewhere; `file` is how messages name it.
+pub fn open_script(
+    file: &str,
+    text: &str,
+    config: ModelConfig,
+) -> Result<Arc<dyn Model>, OpenError> {
+    let script = scripted::Script::parse(file, text).map_err(OpenError::Script)?;
+    Ok(Arc::new(scripted::Scripted::new(file, script, config.endpoint.timeouts)))
 }
 
 fn open_openai(name: &str, config: &ModelConfig) -> Result<Arc<dyn Model>, OpenError> {

@@ -115,9 +115,7 @@ impl ReplayModel {
         let longest = sent.len().max(prompt.items.len());
         let first = (equal.min(longest)..longest).find(|at| {
             match (sent.get(*at), prompt.items.get(*at)) {
-                (Some(then), Some(now)) => {
-                    then != now && (self.normal)(then) != (self.normal)(now)
-                }
+                (Some(then), Some(now)) => then != now && (self.normal)(then) != (self.normal)(now),
                 _ => true,
             }
         })?;

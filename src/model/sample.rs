@@ -25,6 +25,8 @@ pub struct Response {
     pub items: Vec<Item>,
     /// What this response cost, as the provider reported it: how full the window is.
     pub usage: Usage,
+    /// The provider reported nothing and `usage` is an estimate, so that limits hold nevertheless.
+    pub estimated: bool,
     /// What the attempts before it cost; estimated from bytes where a cut attempt reported nothing.
     pub booked: Usage,
     pub response_id: Option<String>,
@@ -83,7 +85,7 @@ pub struct RetryPolicy {
     pub attempts: u32,
     /// Upper bound of all waits of one response together.
     pub total_wait: Duration,
-    /// The first wait is random in 0..base, the second in 0..2·base, and so on.
+    /// The first wait is random in 0.5..0.9 of this, the second in 1.0..1.8 of it, and so on.
     pub base: Duration,
     /// Upper bound of one such random wait.
     pub cap: Duration,
@@ -111,14 +113,22 @@ impl RetryPolicy {
         if asked > left {
             return Err(Over::Wait);
         }
-        // Random on top of what was asked too: many runs that were told the same moment must not
-        // meet again, and a provider that says "at once" must not be asked without a pause.
-        let doubled = self.base.saturating_mul(1 << (attempt - 1).min(16));
-        let wait = (asked + random_below(doubled.min(self.cap))).min(left);
+        let wait = (asked + self.back_off(attempt)).min(left);
         if wait.is_zero() && self.total_wait.is_zero() {
             return Err(Over::Wait);
         }
         Ok(wait)
+    }
+}
+
+impl RetryPolicy {
+    /// Exponential with jitter: the n-th wait is fully random in its own window, which lies wholly
+    /// above the window before it. So waits always grow, and runs that failed together do not come
+    /// back together. It is added to what a provider asks for too: many were told the same moment,
+    /// and one that says "at once" must not be asked without a pause.
+    fn back_off(&self, attempt: u32) -> Duration {
+        let doubled = self.base.saturating_mul(1 << (attempt.max(1) - 1).min(16)).min(self.cap);
+        doubled / 2 + random_below(doubled * 2 / 5)
     }
 }
 
@@ -180,6 +190,7 @@ impl Whole {
     fn append(&mut self, more: Self) {
         self.response.booked += self.response.usage;
         self.response.usage = more.response.usage;
+        self.response.estimated |= more.response.estimated;
         self.response.booked += more.response.booked;
         self.response.items.extend(more.response.items);
         self.response.response_id = more.response.response_id;
@@ -337,15 +348,15 @@ impl Got {
         if error.usage == Usage::default() {
             error.usage = match self.usage {
                 Some(usage) => usage,
-                None if self.began || error.answer_began => Usage {
-                    input: estimate(prompt),
-                    output: tokens(self.bytes),
-                    ..Usage::default()
-                },
+                None if self.began || error.answer_began => self.guess(prompt),
                 None => Usage::default(),
             };
         }
         error
+    }
+
+    fn guess(&self, prompt: &Prompt) -> Usage {
+        Usage { input: estimate(prompt), output: tokens(self.bytes), ..Usage::default() }
     }
 
     fn complete(
@@ -369,7 +380,8 @@ impl Got {
             stop,
             response: Response {
                 items,
-                usage: self.usage.unwrap_or_default(),
+                usage: self.usage.unwrap_or_else(|| self.guess(prompt)),
+                estimated: self.usage.is_none(),
                 booked: Usage::default(),
                 response_id: known(response_id).or(self.response_id),
                 model_as_served: known(model),

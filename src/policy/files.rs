@@ -449,7 +449,7 @@ impl FileRules {
             .iter()
             .chain(&self.deny_read)
             .filter(is_real)
-            .find(|pattern| pattern.base.starts_with(path) && pattern.base != path)
+            .find(|pattern| pattern.base.starts_with(path))
     }
 }
 

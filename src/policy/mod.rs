@@ -4,6 +4,7 @@
 //! `shell` takes a script apart the way bash would; `command` judges each part of it by `rules`,
 //! `hazards` and `files`, and makes the one thing that opens a door: a Permit (`permit`).
 
+mod ask;
 mod command;
 mod describe;
 mod facts;
@@ -21,6 +22,10 @@ mod source;
 mod tests;
 mod value;
 
+pub use ask::{
+    ExplainedPart, Explanation, ProjectKind, TestOutcome, check, explain, init, preset_names,
+    run_tests, schema, show_preset,
+};
 pub use facts::{CommandForm, CommandRequest, Facts, Ground, Judged};
 pub use files::{FilePattern, FileRules, HARMLESS_DEVICES, SYSTEM_READ};
 pub use model::{

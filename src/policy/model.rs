@@ -1,6 +1,7 @@
 //! The policy as it was written: parsed and checked, not yet bound to a place.
 
-use super::pattern::Pattern;
+use super::hazards::git::VerbKind;
+use super::pattern::{Pattern, WordPattern};
 use crate::protocol::{Decision, RuleRef};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -122,12 +123,41 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether the rule lets git change the repository.
+    pub fn changes_git(&self) -> bool {
+        let words = &self.pattern.words;
+        let Some(first) = words.first() else { return false };
+        if !first.matches("git") {
+            return false;
+        }
+        // Global options may stand in front of the verb.
+        let is_option = |word: &&WordPattern| matches!(word, WordPattern::Literal(text) if text.starts_with('-'));
+        match words.iter().skip(1).find(|word| !is_option(word)) {
+            None => false,
+            Some(WordPattern::Literal(verb)) => verb_changes(verb, self),
+            Some(WordPattern::OneOf(verbs)) => verbs.iter().any(|verb| match verb {
+                WordPattern::Literal(verb) => verb_changes(verb, self),
+                _ => true,
+            }),
+            Some(_) => true,
+        }
+    }
+
     /// Whether two rules grant the same.
     pub fn agrees_with(&self, other: &Self) -> bool {
         self.network == other.network
             && self.timeout == other.timeout
             && self.env == other.env
             && self.even_if_untrusted == other.even_if_untrusted
+    }
+}
+
+/// Some verbs look or change things by their words; to change things, the rule must spell them all.
+fn verb_changes(verb: &str, rule: &Rule) -> bool {
+    match super::hazards::git::verb_kind(verb) {
+        VerbKind::Looks => false,
+        VerbKind::Changes => true,
+        VerbKind::Either => rule.pattern.is_spelled_out() && rule.pattern.words.len() > 2,
     }
 }
 

@@ -240,6 +240,14 @@ impl Policy {
         self.files.any_write()
     }
 
+    /// Whether some rule lets git change the repository, so that the sandbox must leave its objects,
+    /// index and refs writable. Its configuration and hooks never are.
+    pub fn writes_git(&self) -> bool {
+        let granted = self.rules.all().filter(|rule| rule.decision != Decision::Deny);
+        self.default.decision != Decision::Deny
+            || granted.into_iter().any(|rule| rule.changes_git())
+    }
+
     pub fn on_deny(&self) -> OnDeny {
         self.on_deny
     }

@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// What could not be written, and why.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,9 @@ impl WriteError {
     }
 }
 
-/// Writes `result.json` into an open folder.
+/// Writes `result.json` into an open folder. The result of a run that has ended is written last: with
+/// it the folder itself is synced, and so the names of everything written before. The mark of a run
+/// that works is not worth a sync: it is for readers after a kill, not after a power cut.
 pub fn write_result(
     directory: impl AsFd,
     record: &ResultRecord,
@@ -44,13 +46,28 @@ pub fn write_result(
     masker.mask_value(&mut value);
     let mut text = serde_json::to_string_pretty(&value).map_err(failed)?;
     text.push('\n');
-    write_atomic(directory, "result.json", text.as_bytes())
+    let directory = directory.as_fd();
+    let ended = record.ending.exit_status().is_some();
+    write(directory, "result.json", text.as_bytes(), ended)?;
+    if ended {
+        let failed = |errno: Errno| WriteError { name: "result.json".into(), cause: errno.into() };
+        rustix::fs::fsync(directory).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Writes a file of this name (mode 0600) into an open folder: a new file beside it, synced, then
-/// renamed over it, then the folder synced. Follows no link.
+/// renamed over it. Follows no link.
 pub fn write_atomic(directory: impl AsFd, name: &str, bytes: &[u8]) -> Result<(), WriteError> {
-    let directory = directory.as_fd();
+    write(directory.as_fd(), name, bytes, true)
+}
+
+fn write(
+    directory: BorrowedFd<'_>,
+    name: &str,
+    bytes: &[u8],
+    sync: bool,
+) -> Result<(), WriteError> {
     let beside = format!(".{name}.new");
     let failed = |cause: io::Error| WriteError { name: name.to_owned(), cause };
     if name.contains('/') || name.contains('\0') || name.is_empty() {
@@ -59,7 +76,9 @@ pub fn write_atomic(directory: impl AsFd, name: &str, bytes: &[u8]) -> Result<()
     let written = (|| {
         let mut file = open_new(directory, &beside)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        if sync {
+            file.sync_data()?;
+        }
         rustix::fs::renameat(directory, &beside, directory, name)?;
         Ok(())
     })();
@@ -68,7 +87,7 @@ pub fn write_atomic(directory: impl AsFd, name: &str, bytes: &[u8]) -> Result<()
         let _ = rustix::fs::unlinkat(directory, &beside, AtFlags::empty());
         return Err(failed(cause));
     }
-    rustix::fs::fsync(directory).map_err(|errno| failed(errno.into()))
+    Ok(())
 }
 
 fn open_new(directory: impl AsFd, name: &str) -> io::Result<File> {

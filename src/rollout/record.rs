@@ -6,8 +6,8 @@
 //! the line.
 
 use crate::protocol::{
-    CallId, Item, PlanItem, RunId, SessionId, SubmissionId, ToolSpec, TurnEnd, TurnId, Unmet, Usage,
-    Verdict,
+    CallId, Item, PlanItem, RunId, SessionId, SubmissionId, ToolSpec, TurnEnd, TurnId, Unmet,
+    Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

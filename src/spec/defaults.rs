@@ -39,7 +39,7 @@ defaults! {
     key TIMEOUT_CONNECT: Duration = Duration::from_secs(10), "model.timeouts.connect", "Until the connection to the model stands.";
     key TIMEOUT_FIRST_BYTE: Duration = Duration::from_secs(120), "model.timeouts.first_byte", "Until the first byte of a response.";
     key TIMEOUT_IDLE: Duration = Duration::from_secs(300), "model.timeouts.idle", "Between two bytes of a response.";
-    key RETRY_ATTEMPTS: u64 = 5, "model.retries.attempts", "Retries of one request after the first attempt.";
+    key RETRY_ATTEMPTS: u64 = 5, "model.retries.attempts", "Requests for one response, the first one included.";
     key RETRY_TOTAL_WAIT: Duration = Duration::from_secs(300), "model.retries.total_wait", "All waiting between the attempts of one request.";
     key STEPS: u64 = 50, "limits.steps", "Model requests in the Turn.";
     key TIME: Duration = Duration::from_secs(30 * 60), "limits.time", "Wall clock of the whole run.";

@@ -172,7 +172,7 @@ pub const TIMEOUTS: &[Key] = &[
 ];
 
 pub const RETRIES: &[Key] = &[
-    key("attempts", Type::Uint { min: 0 }, "Retries after the first attempt."),
+    key("attempts", Type::Uint { min: 1 }, "Requests for one response, the first one included."),
     key("total_wait", Type::Duration, "All waiting between the attempts of one request."),
 ];
 

@@ -99,7 +99,7 @@ fn read_timeouts(field: &Field<'_>, model: &mut ModelSpec, faults: &mut Faults) 
 
 fn read_retries(field: &Field<'_>, model: &mut ModelSpec, faults: &mut Faults) {
     if let Some(mut fields) = Fields::open(field.node, &field.path, keys::RETRIES, faults) {
-        model.retry_attempts = uint(fields.take("attempts"), 0, faults);
+        model.retry_attempts = uint(fields.take("attempts"), 1, faults);
         model.retry_total_wait = duration(fields.take("total_wait"), faults);
         fields.finish(faults);
     }

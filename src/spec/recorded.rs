@@ -44,9 +44,10 @@ pub fn recorded_spec(settings: &Value, folder: &Path, model_folder: &Path) -> Sp
         max_changed_lines: rows.number("max_changed_lines"),
         verify: VerifySpec {
             attempts: rows.number("verify.attempts"),
-            checks: rows.value("verify.checks").and_then(Value::as_array).map(|checks| {
-                placed(checks.iter().filter_map(check).collect())
-            }),
+            checks: rows
+                .value("verify.checks")
+                .and_then(Value::as_array)
+                .map(|checks| placed(checks.iter().filter_map(check).collect())),
         },
         ..Spec::default()
     }
@@ -186,14 +187,16 @@ mod tests {
         }
         assert_eq!(second.limits.steps.source.to_string(), "the resumed run");
         assert_eq!(second.model.base_dir, Path::new("/specs"));
-        let more = FlagValues { max_steps: Some(9), task: Some("t".into()), ..FlagValues::default() };
+        let more =
+            FlagValues { max_steps: Some(9), task: Some("t".into()), ..FlagValues::default() };
         let third = resolve(more, EnvValues::default(), Some(&again)).unwrap();
         assert_eq!(third.limits.steps.value, 9);
     }
 
     #[test]
     fn a_record_of_another_form_is_no_settings_at_all() {
-        for settings in [Value::Null, serde_json::json!({"limits.steps": 3, "keep": {"value": 1}})] {
+        for settings in [Value::Null, serde_json::json!({"limits.steps": 3, "keep": {"value": 1}})]
+        {
             let spec = recorded_spec(&settings, Path::new(""), Path::new(""));
             assert!(spec.limits.steps.is_none() && spec.keep.is_none());
         }

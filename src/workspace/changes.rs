@@ -85,15 +85,17 @@ pub struct StartChanges {
 impl Workspace {
     /// Compare the tree as it is now with the start.
     pub fn turn_changes(&mut self) -> Result<TurnChanges, WorkspaceError> {
-        let walked = self.walk_again()?;
+        let mut walked = self.walk_again()?;
+        let manifest = std::mem::take(&mut walked.manifest);
         // What no command or patch accounts for is from outside, unless a command still runs.
         let calls = self.running_calls();
-        self.take_look(walked.manifest, &calls, None)?;
+        self.take_look(manifest, &calls, None)?;
         let captured = self.captured()?;
         let mut builder = Builder::new(self, captured);
         builder.compare();
         builder.add_patched_left_out();
-        builder.finish(walked.unseen)
+        builder.say_new_repositories(&walked.with_git);
+        Ok(builder.finish(walked.unseen))
     }
 
     /// Compare the start with its commit. Without git there is nothing to compare with.

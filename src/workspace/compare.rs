@@ -83,8 +83,8 @@ impl<'a> Builder<'a> {
         let path = self.start.manifest.name(entry);
         let Some(oid) = self.start.oid(position) else { return false };
         let Ok((file, now)) = open_regular(&self.workspace.root, path) else { return false };
-        let hash = hash_file(&file, now.size, oid.format());
-        now.mode == entry.stamp.mode && hash.is_ok_and(|hash| hash == Some(oid))
+        let alike = now.mode == entry.stamp.mode && now.size == entry.stamp.size;
+        alike && hash_file(&file, now.size, oid.format()).is_ok_and(|hash| hash == Some(oid))
     }
 
     fn compare_path(&mut self, path: &[u8], start: &Manifest, end: &Manifest) {
@@ -191,7 +191,7 @@ impl<'a> Builder<'a> {
 
     /// Ignored files are left out, except those that the patch tool wrote.
     pub(super) fn add_patched_left_out(&mut self) {
-        for (path, before) in &self.captured.track.patched_left_out {
+        for (path, left_out) in &self.captured.track.patched_left_out {
             let now = match self.workspace.root.stat(path) {
                 Ok(Some(stat)) if Stamp::of(&stat).has_content() => {
                     self.now(path, &Stamp::of(&stat))
@@ -199,11 +199,11 @@ impl<'a> Builder<'a> {
                 Ok(_) => Ok(None),
                 Err(error) => Err(error.to_string()),
             };
-            self.add(path, Ok(before.as_ref().and_then(entry_of_state)), now);
+            self.add(path, Ok(left_out.before.as_ref().and_then(entry_of_state)), now);
         }
     }
 
-    pub(super) fn finish(mut self, unseen: Vec<Unseen>) -> Result<TurnChanges, WorkspaceError> {
+    pub(super) fn finish(mut self, unseen: Vec<Unseen>) -> TurnChanges {
         let git = self.workspace.git.as_ref();
         self.reasons.extend(self.start.faults.iter().cloned());
         let new = unseen.iter().filter(|place| !self.was_unseen(place));
@@ -213,8 +213,8 @@ impl<'a> Builder<'a> {
         self.reasons.extend(why);
         let (start_tree, end_tree) = self.trees();
         let attribution = self.files.keys().map(|path| self.attribution(path)).collect();
-        let watched = git.map(Watched::look).unwrap_or_default();
-        Ok(TurnChanges {
+        let watched = Watched::look(git, self.workspace.root(), &self.start.known.nested);
+        TurnChanges {
             attribution,
             not_expressible: self.not_expressible,
             unseen,
@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
             exact: self.reasons.is_empty(),
             reasons: self.reasons,
             files: self.files.into_values().collect(),
-        })
+        }
     }
 
     /// A place that could not be looked at before either, and that shows no sign of a change.

@@ -10,7 +10,7 @@ use super::beneath::Root;
 use super::error::WorkspaceError;
 use super::git::ObjectFormat;
 use super::git::index::{Index, LINK};
-use super::kept::{Fate, Keeper, hash_file};
+use super::kept::{Fate, HASH_MOST, Keeper, hash_file};
 use super::manifest::{Entry, Flags, Manifest, Stamp};
 use super::read::{link_target, open_regular};
 use super::start::Origin;
@@ -150,7 +150,7 @@ impl Reader<'_> {
         let fate = keeper.take_file(&file, seen.size, known, room).map_err(failed)?;
         match fate {
             // Whether it changes within this tick of the clock can only be told by its hash.
-            Fate::TooLarge(None) if entry.flags.has(Flags::RACY) => {
+            Fate::TooLarge(None) if entry.flags.has(Flags::RACY) && seen.size <= HASH_MOST => {
                 let oid = hash_file(&file, seen.size, keeper.format()).map_err(failed)?;
                 Ok(Fate::TooLarge(oid))
             }

@@ -3,6 +3,7 @@
 //! Other mode bits, empty folders, pipes and sockets, and whatever happened inside nested
 //! repositories: none of it can be in the diff, so it is listed beside it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -55,6 +56,13 @@ impl Builder<'_> {
         let top = ends.map(|end| path.get(..end).unwrap_or_default());
         let nested = &self.start.known.nested;
         top.into_iter().find(|top| nested.contains(*top)).unwrap_or(path).to_vec()
+    }
+
+    /// A repository that the Turn made: its files are in the diff, its `.git` is not.
+    pub(super) fn say_new_repositories(&mut self, with_git: &BTreeSet<Vec<u8>>) {
+        for path in with_git.difference(&self.start.with_git) {
+            self.say(path, "a repository was made here; its .git is not in the diff");
+        }
     }
 
     pub(super) fn compare_nested_heads(&mut self) {

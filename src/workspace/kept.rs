@@ -1,7 +1,7 @@
 //! Contents of the start that git does not hold, kept in the run's own folder.
 //!
 //! They are written one after the other into a few large files instead of one file each: a folder
-//! without git may hold 100,000 of them. The files are opened once and read by position.
+//! without git may hold 100,000 of them. They have no names, so nothing is left behind.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -14,6 +14,9 @@ use super::git::{ObjectFormat, Oid};
 
 /// Files up to this size are read whole before it is decided whether they must be kept.
 const WHOLE: u64 = 1 << 20;
+
+/// A file larger than this is not hashed: what it holds is then not known.
+pub(crate) const HASH_MOST: u64 = 4 << 30;
 
 /// Where one kept content lies.
 #[derive(Debug, Clone, Copy)]
@@ -44,13 +47,11 @@ pub(crate) enum Fate {
 
 impl Keeper {
     pub(crate) fn create(store: &Path, part: u32, format: ObjectFormat) -> io::Result<Self> {
-        let path = store.join(format!("start-contents.{part}"));
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        let path = store.join(format!("start-contents.{}.{part}", uuid::Uuid::now_v7().simple()));
         let file =
-            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        // The open file is enough: without a name it is gone with this process, however that ends.
+        std::fs::remove_file(path)?;
         let out = BufWriter::with_capacity(256 << 10, file);
         Ok(Self { part, format, out, at: 0, buffer: Vec::new() })
     }
@@ -80,7 +81,7 @@ impl Keeper {
             self.buffer = buffer;
             return fate;
         }
-        if let Some(known) = known {
+        if let Some(known) = known.filter(|_| size <= HASH_MOST) {
             let oid = hash_file(file, size, known.format())?;
             if oid.as_ref() == Some(known) {
                 return Ok(Fate::SameAs);
@@ -120,9 +121,7 @@ impl Keeper {
                 return Err(io::Error::other("it changed while it was read"));
             }
             hasher.update(piece);
-            if let Err(error) = self.out.write_all(piece) {
-                return Err(error);
-            }
+            self.out.write_all(piece)?;
             at += count as u64;
         }
         Ok(Fate::Kept(self.kept(size, hasher.finish())))

@@ -51,13 +51,17 @@ pub struct Listing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outline {
     pub tree: Listing,
-    /// Files changed so far in this Turn, as far as looks after commands and patches know.
+    /// Files changed so far in this Turn, as far as looks after commands and patches know, by path;
+    /// not more than a world state can show.
     pub changed: Vec<Change>,
+    /// How many there are in all.
+    pub changed_in_all: usize,
 }
 
 /// How much of the tree the world state shows.
 const OUTLINE_DEPTH: usize = 2;
 const OUTLINE_ENTRIES: usize = 200;
+const OUTLINE_CHANGES: usize = 500;
 
 struct Open {
     path: Vec<u8>,
@@ -81,9 +85,10 @@ impl Workspace {
     pub fn outline(&self) -> Result<Outline, WorkspaceError> {
         let tree = self.list_in(&self.root, b"", OUTLINE_DEPTH, OUTLINE_ENTRIES)?;
         let changed = self.captured.iter().flat_map(|captured| &captured.track.changed);
-        let changed =
-            changed.map(|(path, kind)| Change { path: path.clone(), kind: *kind }).collect();
-        Ok(Outline { tree, changed })
+        let changed = changed.map(|(path, kind)| Change { path: path.clone(), kind: *kind });
+        let in_all = self.captured.as_ref().map_or(0, |captured| captured.track.changed.len());
+        let changed = changed.take(OUTLINE_CHANGES).collect();
+        Ok(Outline { tree, changed, changed_in_all: in_all })
     }
 
     fn list_in(
@@ -191,7 +196,7 @@ fn listed_kind(stamp: &Stamp) -> ListedKind {
 fn not_a_folder(root: &Root, path: &[u8], cause: std::io::Error) -> WorkspaceError {
     match root.stat(path) {
         Ok(Some(stat)) if Stamp::of(&stat).kind() != FileType::Directory => {
-            let kind = kind_of(stat.st_mode as u32);
+            let kind = kind_of(Stamp::of(&stat).mode);
             WorkspaceError::WrongKind { path: shown(path), kind, wanted: "a folder" }
         }
         _ => WorkspaceError::io("list", path, cause),

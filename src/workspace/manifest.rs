@@ -16,6 +16,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// The fields have other widths on other systems.
+    #[allow(clippy::unnecessary_cast)]
     pub(crate) fn of(stat: &Stat) -> Self {
         let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000) + nanos;
         Self {
@@ -48,6 +50,12 @@ impl Stamp {
         }
         self == other
     }
+}
+
+/// How many names a file has.
+#[allow(clippy::useless_conversion)]
+pub(crate) fn links_of(stat: &Stat) -> u64 {
+    u64::from(stat.st_nlink)
 }
 
 /// What else is known of an entry.
@@ -122,7 +130,8 @@ impl Manifest {
             let start = entry.start as usize;
             names.get(start..start + entry.len as usize).unwrap_or_default()
         };
-        self.entries.sort_unstable_by(|left, right| name(left).cmp(name(right)));
+        // This sort finds the runs that the parts of a walk, sorted before, make.
+        self.entries.sort_by(|left, right| name(left).cmp(name(right)));
         self.names = names;
         self.names.shrink_to_fit();
         self.entries.shrink_to_fit();

@@ -42,6 +42,7 @@ pub use changes::{Attribution, Change, ChangeKind, NotExpressible, StartChanges,
 pub use commit::{Committed, CommittedFile, Recovered};
 pub use error::{CommitError, WorkspaceError, shown};
 use git::GitPlace;
+pub use git::watch::GitWarning;
 pub use list::{Listed, ListedKind, Listing, Outline};
 pub use read::{FileContent, WorkspaceFiles};
 use rules::Rules;
@@ -86,7 +87,7 @@ impl Default for Limits {
             start_file: 256 << 20,
             diff_total: 256 << 20,
             diff_file: 64 << 20,
-            entries: 2_000_000,
+            entries: 1_000_000,
             threads: 2,
         }
     }
@@ -181,6 +182,11 @@ impl Workspace {
     pub fn not_kept(&self) -> Vec<Unseen> {
         let lost = self.captured.iter().flat_map(|captured| captured.start.lost());
         lost.map(|(path, why)| Unseen { path: path.to_vec(), why: why.to_owned() }).collect()
+    }
+
+    /// Bytes of start contents that had to be copied.
+    pub fn copied(&self) -> u64 {
+        self.captured.as_ref().map_or(0, |captured| captured.start.copied())
     }
 
     fn captured(&self) -> Result<&Captured, WorkspaceError> {

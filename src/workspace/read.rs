@@ -38,7 +38,7 @@ impl Workspace {
         let path = permit.path();
         let shown_path = path.as_os_str().as_bytes();
         let failed = |cause| WorkspaceError::io("read", shown_path, cause);
-        let (file, stamp) = self.reach(path, |root, relative| open_regular(root, relative))?;
+        let (file, stamp) = self.reach(path, open_regular)?;
         let mut bytes = Vec::with_capacity(capacity(&stamp, limit));
         (&file).take(limit).read_to_end(&mut bytes).map_err(failed)?;
         let cut = bytes.len() as u64 == limit && (&file).read(&mut [0]).map_err(failed)? > 0;
@@ -120,13 +120,14 @@ pub(super) fn read_whole(
 ) -> Result<(Vec<u8>, Stamp), WorkspaceError> {
     let failed = |cause| WorkspaceError::io("read", relative, cause);
     let (file, stamp) = open_regular(root, relative)?;
+    let too_large =
+        || failed(io::Error::other(format!("it is larger than the limit of {limit} bytes")));
+    if stamp.size > limit {
+        return Err(too_large());
+    }
     let mut bytes = Vec::with_capacity(capacity(&stamp, limit));
     (&file).take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > limit {
-        let cause = io::Error::other(format!("it is larger than the limit of {limit} bytes"));
-        return Err(failed(cause));
-    }
-    Ok((bytes, stamp))
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok((bytes, stamp)) }
 }
 
 pub(super) fn open_regular(root: &Root, relative: &[u8]) -> Result<(File, Stamp), WorkspaceError> {
@@ -141,7 +142,7 @@ pub(super) fn open_regular(root: &Root, relative: &[u8]) -> Result<(File, Stamp)
             // A link at the end, a socket: say what it is rather than which error number.
             return Err(match root.stat(relative) {
                 Ok(Some(stat)) if Stamp::of(&stat).kind() != FileType::RegularFile => {
-                    wrong(stat.st_mode as u32)
+                    wrong(Stamp::of(&stat).mode)
                 }
                 _ => WorkspaceError::io("read", relative, cause),
             });

@@ -5,7 +5,7 @@
 //! on checkout, and all files of a folder without git. Where the index is not certain of a file (a
 //! fresh clone, a restored cache), the file is hashed: a hash is cheaper than a copy.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -61,6 +61,7 @@ pub(crate) struct Start {
     pub(crate) head: Head,
     pub(crate) watched: Watched,
     pub(crate) unseen: Vec<Unseen>,
+    pub(crate) with_git: BTreeSet<Vec<u8>>,
     /// Why the start is not known to the last byte, whatever the Turn does.
     pub(crate) faults: Vec<String>,
     pub(crate) format: ObjectFormat,
@@ -99,13 +100,14 @@ impl Start {
             parts: taken.parts,
             reasons: Vec::new(),
             nested_heads: nested_heads(workspace.root(), &walked.known),
+            watched: Watched::look(git, workspace.root(), &walked.known.nested),
             known: walked.known,
             outer: workspace.outer_rules.clone(),
             index,
             objects: git.map(Objects::open),
             head: git.map(GitPlace::read_head).unwrap_or_default(),
-            watched: git.map(Watched::look).unwrap_or_default(),
             unseen: walked.unseen,
+            with_git: walked.with_git,
             faults,
             format,
         };
@@ -192,6 +194,11 @@ impl Start {
     pub(crate) fn blob(&self, oid: &Oid, limit: u64) -> Result<Vec<u8>, ObjectError> {
         let objects = self.objects.as_ref().ok_or(ObjectError::Missing(*oid))?;
         Ok(objects.read(oid, limit)?.bytes)
+    }
+
+    /// Bytes that were copied.
+    pub(crate) fn copied(&self) -> u64 {
+        self.kept.iter().map(|kept| kept.len).sum()
     }
 
     /// Every file whose content could not be kept, with the reason.

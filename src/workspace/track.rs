@@ -61,8 +61,16 @@ pub(crate) struct Track {
     pub(crate) changed: BTreeMap<Vec<u8>, ChangeKind>,
     /// Commands that run, with the time they began.
     running: BTreeMap<String, i64>,
-    /// Files that the rules leave out but a patch wrote, with what they were before.
-    pub(crate) patched_left_out: BTreeMap<Vec<u8>, Option<FileState>>,
+    /// Files that the rules leave out but a patch wrote.
+    pub(crate) patched_left_out: BTreeMap<Vec<u8>, LeftOut>,
+}
+
+/// A file that no walk sees, watched because a patch wrote it.
+#[derive(Debug)]
+pub(crate) struct LeftOut {
+    /// What it was before the first patch.
+    pub(crate) before: Option<FileState>,
+    last: Option<Stamp>,
 }
 
 impl Track {
@@ -193,6 +201,7 @@ impl Workspace {
         const TICK: i64 = 20_000_000;
         let found = self.captured()?.track.found(&now);
         let mut budget = HASH_BUDGET;
+        self.look_at_left_out(calls);
         let mut changed = Vec::with_capacity(found.len());
         for one in found {
             let kind = self.against_start(&one.path, one.after.as_ref(), &mut budget);
@@ -210,6 +219,22 @@ impl Workspace {
             track.patched.clear();
         }
         Ok(changed)
+    }
+
+    /// No walk sees the ignored files that a patch wrote, so they are looked at one by one.
+    fn look_at_left_out(&mut self, calls: &[CallRef]) {
+        let Some(Captured { track, .. }) = &mut self.captured else { return };
+        let mut moved = Vec::new();
+        for (path, known) in &mut track.patched_left_out {
+            let now = self.root.stat(path).ok().flatten().map(|stat| Stamp::of(&stat));
+            if now != known.last {
+                known.last = now;
+                moved.push(path.clone());
+            }
+        }
+        for path in moved {
+            track.touch(&path, calls, calls.is_empty());
+        }
     }
 
     /// How a path differs from the start. A file of the same size is hashed while the budget
@@ -272,7 +297,9 @@ impl Workspace {
             let Some(Captured { track, .. }) = &mut self.captured else { continue };
             track.touch(path, &calls, false);
             if left_out {
-                track.patched_left_out.entry(path.to_vec()).or_insert_with(|| file.before.clone());
+                let before = file.before.clone();
+                let known = track.patched_left_out.entry(path.to_vec());
+                known.or_insert(LeftOut { before, last: None }).last = file.stamp;
             } else {
                 track.patched.insert(path.to_vec(), file.stamp);
             }

@@ -40,6 +40,9 @@ impl Builder<'_> {
         if !self.reasons.is_empty() {
             return (Some(start_tree), None);
         }
+        if self.files.is_empty() {
+            return (Some(start_tree), Some(start_tree));
+        }
         (Some(start_tree), self.end_tree(&start))
     }
 

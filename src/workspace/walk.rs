@@ -5,7 +5,7 @@
 //! `ignore` crate goes by whole paths; its matcher is used here, its walker is not.) A file that
 //! vanishes in between is not there; what cannot be looked at is told, never passed over.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -63,6 +63,8 @@ pub(crate) struct Walked {
     /// Filled by the first walk only.
     pub(crate) known: Known,
     pub(crate) unseen: Vec<Unseen>,
+    /// Folders below the workspace that hold a `.git` and are walked like any other.
+    pub(crate) with_git: BTreeSet<Vec<u8>>,
 }
 
 /// How a folder is looked at.
@@ -108,6 +110,7 @@ pub(crate) fn walk(input: &WalkInput<'_>) -> Result<Walked, WorkspaceError> {
             let mut worker =
                 Worker { input, count: &count, out: Walked::default(), buffer: Vec::new() };
             queue.run(|job, more| worker.visit(job, more));
+            worker.out.manifest.sort();
             worker.out
         };
         let others: Vec<_> = (1..input.threads.max(1)).map(|_| scope.spawn(work)).collect();
@@ -132,6 +135,7 @@ fn merge(parts: Vec<Walked>) -> Option<Walked> {
         whole.known.rules.extend(part.known.rules);
         whole.known.nested.extend(part.known.nested);
         whole.unseen.extend(part.unseen);
+        whole.with_git.extend(part.with_git);
     }
     whole.manifest.sort();
     whole.unseen.sort_by(|left, right| left.path.cmp(&right.path));
@@ -170,6 +174,8 @@ impl Worker<'_> {
         for name in names {
             if name.as_bytes() != b".git" {
                 self.look_at(&job, &folder, name, more);
+            } else if job.regard == Regard::Normal && !job.path.is_empty() {
+                self.out.with_git.insert(job.path.clone());
             }
         }
     }

@@ -2,6 +2,8 @@
 
 mod cases;
 mod exec;
+mod messages;
+mod prompt;
 mod scenario;
 mod session;
 mod signals;

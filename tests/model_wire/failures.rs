@@ -30,7 +30,7 @@ fn d06_errors_for_ever_end_in_a_typed_failure_that_names_status_and_attempts() {
 fn d07_key_permission_and_context_are_three_ends_and_none_is_retried() {
     for wire in WIRES {
         let cases = [
-            (401, error_body("invalid_api_key", "Incorrect API key"), "model.auth"),
+            (401, error_body("invalid_api_key", "Incorrect API key: sk-test-key"), "model.auth"),
             (403, String::new(), "model.auth"),
             (400, error_body("context_length_exceeded", "too long"), "model.context_exceeded"),
             (400, error_body("unsupported_parameter", "no"), "model.invalid_request"),

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long usage and `[DONE]` are waited for once the answer is whole: many servers send neither,
@@ -69,8 +71,14 @@ struct Partial {
     extra: Map<String, Value>,
 }
 
+/// What is learned of a server: whether it ends its streams with `[DONE]`. Many never do, so the
+/// marker can not be demanded of all; but one that did so once is held to it, and a stream of it
+/// that stops before the marker was cut, though the reason to finish had come.
+pub(super) type SendsDone = Arc<AtomicBool>;
+
 /// The decoder of one response.
 pub(super) struct Decoder {
+    sends_done: SendsDone,
     host: String,
     started: bool,
     id: String,
@@ -86,8 +94,9 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(host: String) -> Self {
+    pub fn new(host: String, sends_done: SendsDone) -> Self {
         Self {
+            sends_done,
             host,
             started: false,
             id: String::new(),
@@ -319,6 +328,7 @@ impl WireDecoder for Decoder {
         queue: &mut VecDeque<ModelEvent>,
     ) -> Result<Flow, ModelError> {
         if data == "[DONE]" {
+            self.sends_done.store(true, Ordering::Relaxed);
             self.end_marker(queue)?;
             return Ok(Flow::Done);
         }
@@ -341,11 +351,10 @@ impl WireDecoder for Decoder {
     }
 
     fn end(&mut self, queue: &mut VecDeque<ModelEvent>) -> Result<(), ModelError> {
-        if self.finish.is_some() {
+        if self.finish.is_some() && !self.sends_done.load(Ordering::Relaxed) {
             return self.complete(queue);
         }
-        let message = format!("{} ended the stream before the answer was complete", self.host);
-        Err(ModelError::new(Kind::Cut, message))
+        Err(self.cut())
     }
 
     fn whole(&mut self, body: &str, queue: &mut VecDeque<ModelEvent>) -> Result<(), ModelError> {
@@ -365,7 +374,7 @@ impl WireDecoder for Decoder {
     }
 
     fn grace(&self) -> Option<Duration> {
-        self.finish.is_some().then_some(GRACE)
+        (self.finish.is_some() && !self.sends_done.load(Ordering::Relaxed)).then_some(GRACE)
     }
 }
 
@@ -374,9 +383,14 @@ impl Decoder {
     /// nothing in it and no reason was cut by something in between.
     fn end_marker(&mut self, queue: &mut VecDeque<ModelEvent>) -> Result<(), ModelError> {
         if self.finish.is_none() && self.text.is_empty() && self.calls.is_empty() {
-            return self.end(queue);
+            return Err(self.cut());
         }
         self.complete(queue)
+    }
+
+    fn cut(&self) -> ModelError {
+        let message = format!("{} ended the stream before the answer was complete", self.host);
+        ModelError::new(Kind::Cut, message)
     }
 
     fn malformed(&self, error: &serde_json::Error, data: &str) -> ModelError {

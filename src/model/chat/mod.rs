@@ -27,13 +27,20 @@ pub(super) struct Chat {
     http: Client,
     encoder: request::Request,
     cache: BodyCache,
+    sends_done: decoder::SendsDone,
 }
 
 impl Chat {
     /// `official` servers take newer fields that others may refuse.
     pub fn new(name: &str, http: Client, official: bool) -> Self {
         let encoder = request::Request::new(name, official);
-        Self { id: format!("chat/{name}"), http, encoder, cache: BodyCache::default() }
+        Self {
+            id: format!("chat/{name}"),
+            http,
+            encoder,
+            cache: BodyCache::default(),
+            sends_done: decoder::SendsDone::default(),
+        }
     }
 }
 
@@ -51,7 +58,7 @@ impl Model for Chat {
             Ok(body) => body,
             Err(error) => return ResponseStream::failed(error),
         };
-        let decoder = decoder::Decoder::new(self.http.base().host());
+        let decoder = decoder::Decoder::new(self.http.base().host(), self.sends_done.clone());
         ResponseStream::new(Box::new(Exchange::new(
             &self.http,
             "chat/completions",
@@ -65,5 +72,5 @@ impl Model for Chat {
 
 /// The decoder alone, for recorded bytes.
 pub(super) fn decoder(host: String) -> impl super::http::WireDecoder {
-    decoder::Decoder::new(host)
+    decoder::Decoder::new(host, decoder::SendsDone::default())
 }

@@ -115,16 +115,16 @@ fn unreadable() -> String {
 /// Issuer and subject of a certificate.
 fn names(certificate: &[u8]) -> Option<(String, String)> {
     let mut outer = Der(certificate);
-    let mut certificate = Der(outer.expect(SEQUENCE)?);
-    let mut fields = Der(certificate.expect(SEQUENCE)?);
+    let mut certificate = Der(outer.field(SEQUENCE)?);
+    let mut fields = Der(certificate.field(SEQUENCE)?);
     if fields.0.first() == Some(&VERSION) {
         fields.next()?;
     }
     fields.next()?; // serial number
     fields.next()?; // signature algorithm
-    let issuer = name(fields.expect(SEQUENCE)?);
+    let issuer = name(fields.field(SEQUENCE)?);
     fields.next()?; // validity
-    let subject = name(fields.expect(SEQUENCE)?);
+    let subject = name(fields.field(SEQUENCE)?);
     Some((issuer, subject))
 }
 
@@ -139,11 +139,11 @@ const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
 fn name(bytes: &[u8]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut sets = Der(bytes);
-    while let Some(set) = sets.expect(SET) {
+    while let Some(set) = sets.field(SET) {
         let mut pairs = Der(set);
-        while let Some(pair) = pairs.expect(SEQUENCE) {
+        while let Some(pair) = pairs.field(SEQUENCE) {
             let mut pair = Der(pair);
-            let id = pair.expect(OBJECT_ID);
+            let id = pair.field(OBJECT_ID);
             let text = pair.next().map(|(_, text)| String::from_utf8_lossy(text).into_owned());
             if matches!(id, Some(COMMON_NAME | ORGANISATION))
                 && let Some(text) = text
@@ -181,7 +181,7 @@ impl<'a> Der<'a> {
         Some((tag, value))
     }
 
-    fn expect(&mut self, wanted: u8) -> Option<&'a [u8]> {
+    fn field(&mut self, wanted: u8) -> Option<&'a [u8]> {
         let (tag, value) = self.next()?;
         (tag == wanted).then_some(value)
     }

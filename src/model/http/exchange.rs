@@ -161,8 +161,9 @@ impl Exchange {
                 None => self.waits.chunk(&mut response).await?,
                 Some(end) => {
                     let left = end.saturating_duration_since(clock::now());
+                    // Silence is an end now, and so is a clean one; a broken connection is not.
                     let chunk = tokio::time::timeout(left, self.waits.chunk(&mut response)).await;
-                    chunk.unwrap_or(Ok(None)).unwrap_or(None)
+                    chunk.unwrap_or(Ok(None))?
                 }
             };
             let Some(chunk) = chunk else {
@@ -210,6 +211,7 @@ impl Source for Exchange {
         Box::pin(async move {
             self.advance(queue).await.map_err(|mut error| {
                 error.request_id = error.request_id.take().or_else(|| self.request_id.take());
+                error.message = self.waits.client.hide_key(&error.message);
                 error
             })
         })

@@ -92,7 +92,13 @@ pub(super) fn timeout(kind: TimeoutKind, limit: Option<Duration>, route: &Route)
     };
     let within = limit.map(|limit| format!(" within {}", clock::human(limit))).unwrap_or_default();
     let mut error = ModelError::new(Kind::Timeout(kind), format!("{} {what}{within}", route.host))
-        .hint(format!("raise {} if the model needs longer", kind.setting()));
+        .hint(match kind {
+            TimeoutKind::Connect => format!(
+                "check model.base_url and that the network reaches it, or raise {}",
+                kind.setting()
+            ),
+            _ => format!("raise {} if the model needs longer", kind.setting()),
+        });
     // A request that was sent may have been computed, and will be billed, though nothing came.
     error.answer_began = kind != TimeoutKind::Connect;
     error

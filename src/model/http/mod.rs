@@ -11,6 +11,7 @@ pub(super) use exchange::{Exchange, Flow, WireDecoder};
 
 use super::endpoint::{Base, Endpoint, Timeouts};
 use super::open::OpenError;
+use super::secret::Secret;
 use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(super) struct Client {
     base: Base,
     timeouts: Timeouts,
     route: Route,
+    key: Option<Secret>,
 }
 
 /// What a connection goes through, for messages; holds no password.
@@ -73,11 +75,20 @@ impl Client {
             builder = builder.proxy(chosen.proxy);
         }
         let inner = builder.build().map_err(|error| OpenError::Client(fault::chain(&error)))?;
-        Ok(Self { inner, base, timeouts: endpoint.timeouts.clone(), route })
+        let (timeouts, key) = (endpoint.timeouts.clone(), endpoint.key.clone());
+        Ok(Self { inner, base, timeouts, route, key })
     }
 
     pub fn base(&self) -> &Base {
         &self.base
+    }
+
+    /// Hides the key in a provider's text: some gateways show the key that they refuse.
+    fn hide_key(&self, text: &str) -> String {
+        match &self.key {
+            Some(key) if key.expose().len() >= 8 => text.replace(key.expose(), "[secret]"),
+            _ => text.to_owned(),
+        }
     }
 
     /// A request that is ready to be sent.

@@ -55,7 +55,8 @@ impl Waits {
         let reading = self.read_up_to(&mut response, MAX_ERROR_BYTES, &mut body);
         let _ = tokio::time::timeout(ERROR_BODY_TIME, reading).await;
         let mut error =
-            Report::from_body(status, &String::from_utf8_lossy(&body)).into_error(&route.host);
+            Report::from_body(status, &self.client.hide_key(&String::from_utf8_lossy(&body)))
+                .into_error(&route.host);
         if response.status().is_redirection() {
             error.hint =
                 "redirects are not followed; set model.base_url to the final address".into();

@@ -41,10 +41,13 @@ impl Encoder for Request {
         json(out, &self.model);
         out.extend_from_slice(b",\"instructions\":");
         json(out, &*prompt.instructions);
-        out.extend_from_slice(b",\"tools\":");
-        let tools: Vec<Value> = prompt.tools.iter().map(|spec| self.tool(spec)).collect();
-        json(out, &tools);
-        out.extend_from_slice(b",\"tool_choice\":\"auto\",\"parallel_tool_calls\":true");
+        // Without tools, a word about how to choose among them is refused.
+        if !prompt.tools.is_empty() {
+            out.extend_from_slice(b",\"tools\":");
+            let tools: Vec<Value> = prompt.tools.iter().map(|spec| self.tool(spec)).collect();
+            json(out, &tools);
+            out.extend_from_slice(b",\"tool_choice\":\"auto\",\"parallel_tool_calls\":true");
+        }
         out.extend_from_slice(b",\"store\":false,\"stream\":true");
         if self.reasons {
             out.extend_from_slice(b",\"include\":[\"reasoning.encrypted_content\"]");

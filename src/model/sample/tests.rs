@@ -190,10 +190,39 @@ fn call_ids_are_unique_over_the_history() {
 }
 
 #[test]
+fn a_response_without_counts_is_estimated() {
+    let model = fake([(vec![message("whole"), completed(Stop::End)], None)]);
+    let response = run(&model, &quick()).0.unwrap();
+    assert!(response.estimated);
+    assert_eq!(response.usage.input, 100);
+}
+
+#[test]
+fn waits_grow_whatever_the_jitter() {
+    let retry = RetryPolicy::default();
+    for _ in 0..100 {
+        let waits: Vec<Duration> = (1..7).map(|attempt| retry.back_off(attempt)).collect();
+        assert!(waits.windows(2).all(|pair| pair[0] < pair[1]), "{waits:?}");
+        assert!(waits[0] >= Duration::from_millis(250) && waits[0] < Duration::from_millis(450));
+    }
+    assert!(retry.back_off(40) <= retry.cap);
+}
+
+#[test]
 fn jitter_is_below_its_bound_and_not_always_the_same() {
     let bound = Duration::from_secs(1);
     let waits: Vec<Duration> = (0..64).map(|_| random_below(bound)).collect();
     assert!(waits.iter().all(|wait| *wait < bound));
     assert!(waits.windows(2).any(|pair| pair[0] != pair[1]));
     assert_eq!(random_below(Duration::ZERO), Duration::ZERO);
+}
+
+/// A sampling runs inside tasks, so it and everything it borrows must be able to travel.
+#[test]
+fn a_sampling_can_be_spawned() {
+    fn travels<T: Send>(_: &T) {}
+    let (model, prompt, retry) = (fake([]), prompt(), quick());
+    let (cancel, mut silent) = (CancellationToken::new(), Silent);
+    travels(&sample(&model, &prompt, &retry, &cancel, &mut silent));
+    travels(&ResponseStream::ready(Vec::new(), None));
 }

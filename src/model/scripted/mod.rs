@@ -54,7 +54,9 @@ use super::error::{ModelError, ModelErrorKind};
 use super::open::OpenError;
 use super::stream::{BoxFuture, ModelEvent, ResponseStream, Source};
 use crate::protocol::Prompt;
+use crate::spec::yaml;
 use std::collections::{HashMap, VecDeque};
+use std::io::Read;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -72,10 +74,18 @@ pub(super) struct Scripted {
 /// Reads and checks the file; all of its faults are told at once.
 pub(super) fn open(name: &str, timeouts: Timeouts) -> Result<Scripted, OpenError> {
     let path = Path::new(name);
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| OpenError::ScriptFile { path: path.to_owned(), error })?;
+    let text =
+        read(path).map_err(|error| OpenError::ScriptFile { path: path.to_owned(), error })?;
     let script = Script::parse(name, &text).map_err(OpenError::Script)?;
     Ok(Scripted::new(name, script, timeouts))
+}
+
+/// A little more than is taken, so that a file that is too long is told and not cut.
+fn read(path: &Path) -> std::io::Result<String> {
+    let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 impl Scripted {

@@ -99,8 +99,8 @@ fn failing(fill: &Filler<'_>, fail: &Fail, idle: Duration) -> Result<Act, ModelE
             let report = Report {
                 status: Some(*status),
                 code: code.clone(),
-                class: None,
                 message: message.clone(),
+                ..Report::default()
             };
             let mut error = report.into_error("the script");
             error.retry_after = retry_after.or(error.retry_after);

@@ -125,6 +125,28 @@ fn lines_and_events_are_bounded() {
 }
 
 #[test]
+fn an_event_of_100_mb_is_refused_and_its_memory_bounded() {
+    let piece = [b'x'; 64 * 1024];
+    for line in [&b""[..], b"data: "] {
+        let mut decoder = Decoder::default();
+        decoder.push(line);
+        let mut pushed = 0;
+        let refused = loop {
+            decoder.push(&piece);
+            pushed += piece.len();
+            if decoder.next_event().is_err() {
+                break true;
+            }
+            if pushed > 100 * 1024 * 1024 {
+                break false;
+            }
+        };
+        assert!(refused && pushed <= MAX_EVENT_BYTES + piece.len());
+        assert!(decoder.buffer.capacity() <= 3 * MAX_EVENT_BYTES);
+    }
+}
+
+#[test]
 fn keep_alives_cost_no_memory() {
     let mut decoder = Decoder::default();
     let block = ": keep-alive\n\n".repeat(1000);

@@ -20,7 +20,7 @@ impl Verdicts<'_> {
             return self.by_rule(text, ruled, Granted::nothing());
         }
         if ruled.is_none()
-            && let Some(found) = self.refused_by_default(text, program)
+            && let Some(found) = self.refused_by_default(text, simple.argv, program)
         {
             return found;
         }
@@ -51,10 +51,14 @@ impl Verdicts<'_> {
     }
 
     /// No rule speaks, and the default does not carry it.
-    fn refused_by_default(&self, text: &str, program: &Program) -> Option<Found> {
+    fn refused_by_default(&self, text: &str, argv: &[Value], program: &Program) -> Option<Found> {
         let default = &self.policy.default;
         if default.decision == Decision::Deny {
-            return Some(Found::deny(text, default.source.clone(), self.no_rule(program)));
+            let mut reason = self.no_rule(program);
+            if let Some(word) = argv.iter().find(|word| word.as_known().is_none()) {
+                reason = format!("`{}` can't be known before running; {reason}", word.display());
+            }
+            return Some(Found::deny(text, default.source.clone(), reason));
         }
         if program.writable || !program.is_usual() {
             let rule = RuleRef::built_in("programs: a path must be named by a rule");

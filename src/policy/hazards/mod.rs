@@ -80,6 +80,9 @@ fn by_name(name: &str, argv: &[Value]) -> Option<Examined> {
         "find" => inert(find::examine(argv)),
         "sed" | "gsed" => inert(sed::examine(argv)),
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => inert(awk::examine(argv)),
+        "bash" | "sh" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "fish" | "csh" | "tcsh" => {
+            shell(name, argv)
+        }
         "test" | "[" => inert(test_command(argv)),
         _ => by_table(name, argv)?,
     };
@@ -106,6 +109,25 @@ fn by_table(name: &str, argv: &[Value]) -> Option<Examined> {
         return Some(examined);
     }
     risks::examine(name, argv)
+}
+
+/// A shell that runs a file or its input; `-c` with a script was seen through before.
+fn shell(name: &str, argv: &[Value]) -> Examined {
+    let mut examined = Examined::default();
+    for (index, value) in argv.iter().enumerate().skip(1) {
+        let word = value.as_known().unwrap_or_default();
+        if matches!(word, "--version" | "--help") && argv.len() == 2 {
+            return examined;
+        }
+        let is_option = word.starts_with(['-', '+']);
+        examined.hazard(index, format!("{name} runs what {} says", value.display()));
+        if !is_option {
+            // What follows are the script's own arguments.
+            return examined;
+        }
+    }
+    examined.whole(format!("{name} without a file runs what it reads"));
+    examined
 }
 
 /// `test` and `[`: `-v` and `-R` make bash evaluate the name they are given, subscript included.

@@ -6,10 +6,17 @@ const RUNS: &str = "runs another program";
 const WRITES: &str = "writes a file";
 
 pub const READERS: &[Spec] = &[
+    Spec::reader(&["cat", "rev"], ""),
+    Spec::reader(&["tac"], "-s --separator"),
     Spec::reader(
-        &["cat", "tac", "rev", "nl", "expand", "unexpand", "fold", "fmt", "paste", "comm"],
-        "-s -b -d -f -h -i -l -n -v -w -t -g -p --separator --body-numbering --number-width --tabs --width --delimiters --output-delimiter",
+        &["nl"],
+        "-b -d -f -h -i -l -n -s -v -w --body-numbering --section-delimiter --footer-numbering --header-numbering --line-increment --join-blank-lines --number-format --number-separator --starting-line-number --number-width",
     ),
+    Spec::reader(&["expand", "unexpand"], "-t --tabs"),
+    Spec::reader(&["fold"], "-w --width"),
+    Spec::reader(&["fmt"], "-w -g -p --width --goal --prefix"),
+    Spec::reader(&["paste"], "-d --delimiters"),
+    Spec::reader(&["comm"], "--output-delimiter"),
     Spec::reader(&["head"], "-n -c --lines --bytes"),
     Spec::reader(
         &["tail"],
@@ -21,7 +28,13 @@ pub const READERS: &[Spec] = &[
         "-b -c -d -f --bytes --characters --delimiter --fields --output-delimiter",
     ),
     Spec::reader(&["join"], "-1 -2 -a -v -e -j -o -t"),
-    Spec::reader(&["od"], "-A -j -N -S -t -w --address-radix --skip-bytes --read-bytes --format"),
+    Spec {
+        optional: "w",
+        ..Spec::reader(
+            &["od"],
+            "-A -j -N -S -t --address-radix --skip-bytes --read-bytes --format --endian",
+        )
+    },
     Spec {
         reads: "-f --format-file",
         ..Spec::reader(&["hexdump", "hd"], "-e -n -s --length --skip --format")
@@ -48,10 +61,10 @@ pub const READERS: &[Spec] = &[
         reads: "-X --exclude-from --files0-from",
         ..Spec::reader(
             &["du"],
-            "-d -B -t --max-depth --block-size --threshold --exclude --time --time-style",
+            "-d -B -t --max-depth --block-size --threshold --exclude --time-style",
         )
     },
-    Spec::reader(&["df"], "-B -t -x --block-size --type --exclude-type --output"),
+    Spec::reader(&["df"], "-B -t -x --block-size --type --exclude-type"),
     Spec {
         risks: &[
             Risk { options: "-o", value: RiskValue::Writes, why: WRITES },
@@ -67,7 +80,7 @@ pub const READERS: &[Spec] = &[
         risks: &[Risk { options: "-l --paginate", value: RiskValue::None, why: RUNS }],
         ..Spec::reader(
             &["diff"],
-            "-U -C -W -I -x -F -S -L --unified --context --width --ignore-matching-lines --exclude --label --show-function-line --starting-file --tabsize --color --palette --horizon-lines --line-format --old-line-format --new-line-format --unchanged-line-format",
+            "-U -C -W -I -x -F -S -L --width --ignore-matching-lines --exclude --label --show-function-line --starting-file --tabsize --palette --horizon-lines --line-format --old-line-format --new-line-format --unchanged-line-format",
         )
     },
     Spec::reader(&["cmp"], "-n -i --bytes --ignore-initial"),
@@ -87,14 +100,14 @@ pub const READERS: &[Spec] = &[
     ),
     Spec::reader(
         &["column"],
-        "-c -s -o -N -R -H -W -T -E -O -n -t -d -C --separator --output-separator --table-columns",
+        "-c -s -o -N -R -H -W -T -E -O -n -C --separator --output-separator --table-columns",
     ),
     Spec::reader(&["base64", "base32"], "-w --wrap"),
     Spec {
         operands: Operands::ReadThenWrite,
         ..Spec::reader(&["uniq"], "-f -s -w --skip-fields --skip-chars --check-chars")
     },
-    Spec { operands: Operands::ReadThenWrite, ..Spec::reader(&["xxd"], "-b -c -g -l -n -o -R -s") },
+    Spec { operands: Operands::ReadThenWrite, ..Spec::reader(&["xxd"], "-c -g -l -n -o -R -s") },
     Spec {
         flags: "bdfgiMhnRrVcCmsuz",
         long: "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort reverse version-sort check merge stable unique zero-terminated debug help version",
@@ -117,18 +130,18 @@ pub const READERS: &[Spec] = &[
         operands: Operands::PatternThenRead("-e -f --regexp --file"),
         ..Spec::reader(
             &["grep", "egrep", "fgrep"],
-            "-e -m -A -B -C -d -D --regexp --max-count --after-context --before-context --context --include --exclude --exclude-dir --label --binary-files --directories --devices --color --colour --group-separator",
+            "-e -m -A -B -C -d -D --regexp --max-count --after-context --before-context --context --include --exclude --exclude-dir --label --binary-files --directories --devices --group-separator",
         )
     },
     Spec {
-        flags: "abcFhHiIlLnNopPqsSuUvVwxz0.",
-        long: "no-ignore no-ignore-vcs no-ignore-dot no-ignore-parent no-ignore-global no-ignore-exclude no-ignore-files hidden no-hidden ignore-case smart-case case-sensitive count count-matches files files-with-matches files-without-match fixed-strings no-fixed-strings follow heading no-heading invert-match json line-number no-line-number line-regexp line-buffered block-buffered mmap no-mmap multiline multiline-dotall no-messages null null-data only-matching passthru passthrough pcre2 pretty quiet stats text trim unicode no-unicode unrestricted vimgrep with-filename no-filename word-regexp column no-column byte-offset binary one-file-system no-config no-require-git type-list auto-hybrid-regex crlf glob-case-insensitive include-zero no-binary trace debug version help no-search-zip no-pcre2 no-json no-context-separator no-follow no-text no-trim no-stats",
-        values: "-A -B -C -e -g -j -m -M -r -t -T -d -E --after-context --before-context --context --regexp --glob --iglob --threads --max-count --max-columns --replace --type --type-not --type-add --type-clear --max-depth --maxdepth --max-filesize --encoding --engine --color --colors --context-separator --field-context-separator --field-match-separator --path-separator --sort --sortr --dfa-size-limit --regex-size-limit --hyperlink-format --stop-on-nonmatch",
+        flags: "abcFhHiIlLnNopPqsSuUvVwx0.",
+        long: "no-ignore no-ignore-vcs no-ignore-dot no-ignore-parent no-ignore-global no-ignore-exclude no-ignore-files hidden no-hidden ignore-case smart-case case-sensitive count count-matches files files-with-matches files-without-match fixed-strings no-fixed-strings follow heading no-heading invert-match json line-number no-line-number line-regexp line-buffered block-buffered mmap no-mmap multiline multiline-dotall no-messages null null-data only-matching passthru passthrough pcre2 pretty quiet stats text trim unicode no-unicode unrestricted vimgrep with-filename no-filename word-regexp column no-column byte-offset binary one-file-system no-config no-require-git type-list auto-hybrid-regex crlf glob-case-insensitive include-zero no-binary trace debug version help no-search-zip no-pcre2 no-json no-context-separator no-follow no-text no-trim no-stats stop-on-nonmatch",
+        values: "-A -B -C -e -g -j -m -M -r -t -T -d -E --after-context --before-context --context --regexp --glob --iglob --threads --max-count --max-columns --replace --type --type-not --type-add --type-clear --max-depth --maxdepth --max-filesize --encoding --engine --color --colors --context-separator --field-context-separator --field-match-separator --path-separator --sort --sortr --dfa-size-limit --regex-size-limit --hyperlink-format",
         reads: "-f --file --ignore-file",
         risks: &[
             Risk { options: "--pre --hostname-bin", value: RiskValue::Some, why: RUNS },
             Risk { options: "--pre-glob", value: RiskValue::Some, why: RUNS },
-            Risk { options: "--search-zip", value: RiskValue::None, why: RUNS },
+            Risk { options: "-z --search-zip", value: RiskValue::None, why: RUNS },
         ],
         lenient: false,
         operands: Operands::PatternThenRead("-e -f --regexp --file --files --type-list"),
@@ -147,7 +160,9 @@ pub const READERS: &[Spec] = &[
     Spec {
         reads: "-f -L --from-file --library-path --run-tests",
         operands: Operands::PatternThenRead("-f --from-file"),
-        ..Spec::reader(&["jq"], "--indent --arg --argjson --slurpfile --rawfile --argfile")
+        pairs: "--arg --argjson",
+        pair_reads: "--slurpfile --rawfile --argfile",
+        ..Spec::reader(&["jq"], "--indent")
     },
 ];
 
@@ -172,7 +187,7 @@ pub const TEXTS: &[Spec] = &[
             value: RiskValue::Some,
             why: "sets a variable by a name that bash evaluates",
         }],
-        lenient: true,
+        stops: true,
         ..Spec::texts(&["printf"], "")
     },
     Spec::texts(&["type", "kill", "printenv", "cal"], ""),

@@ -22,6 +22,11 @@ pub struct Spec {
     /// Options whose value is a file that is read.
     pub reads: &'static str,
     pub risks: &'static [Risk],
+    /// Options with two values; of the second kind the second one is a file that is read.
+    pub pairs: &'static str,
+    pub pair_reads: &'static str,
+    /// Options end at the first word that is none.
+    pub stops: bool,
     /// Every option that is not named here is a harmless one without a value.
     pub lenient: bool,
     pub operands: Operands,
@@ -43,8 +48,6 @@ pub enum RiskValue {
     Some,
     /// A file that is written.
     Writes,
-    /// Nothing, but the operands are written.
-    WritesOperands,
 }
 
 /// What the words are that are no options.
@@ -75,6 +78,9 @@ impl Spec {
             values,
             reads: "",
             risks: &[],
+            pairs: "",
+            pair_reads: "",
+            stops: false,
             lenient: true,
             operands: Operands::Read,
         }
@@ -111,7 +117,6 @@ pub fn examine(spec: &Spec, argv: &[Value]) -> Examined {
         operands: Vec::new(),
         seen: Vec::new(),
         out: Examined { harmless: spec.is_harmless(), ..Examined::default() },
-        writes_operands: false,
     };
     let mut only_operands = false;
     while let Some(value) = argv.get(reading.at) {
@@ -127,6 +132,7 @@ pub fn examine(spec: &Spec, argv: &[Value]) -> Examined {
             }
             _ => reading.operands.push(value.clone()),
         }
+        only_operands |= spec.stops && !reading.operands.is_empty();
         reading.at += 1;
     }
     reading.finish()
@@ -140,7 +146,6 @@ struct Reading<'a> {
     /// Options that were given, for those that take the place of an operand.
     seen: Vec<String>,
     out: Examined,
-    writes_operands: bool,
 }
 
 impl Reading<'_> {
@@ -161,7 +166,6 @@ impl Reading<'_> {
         self.risk(format!("{shown} {}", risk.why));
         match risk.value {
             RiskValue::None => {}
-            RiskValue::WritesOperands => self.writes_operands = true,
             RiskValue::Some => {
                 self.value(glued);
             }
@@ -182,6 +186,13 @@ impl Reading<'_> {
         let spec = self.spec;
         if has(spec.values, name) {
             self.value(glued);
+        } else if has(spec.pairs, name) {
+            self.at += 2;
+        } else if has(spec.pair_reads, name) {
+            self.at += 1;
+            if let Some(value) = self.value(None) {
+                self.out.files.push(FileUse { access: Access::Read, value });
+            }
         } else if has(spec.reads, name) {
             if let Some(value) = self.value(glued) {
                 self.out.files.push(FileUse { access: Access::Read, value });
@@ -265,7 +276,6 @@ impl Reading<'_> {
         };
         match self.spec.operands {
             Operands::Texts => {}
-            _ if self.writes_operands => uses(Access::Write, &operands),
             Operands::Read => uses(Access::Read, &operands),
             Operands::PatternThenRead(instead) => {
                 let given = self.seen.iter().any(|option| has(instead, option));

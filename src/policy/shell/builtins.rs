@@ -20,7 +20,7 @@ pub enum Effect {
     Sets(Vec<String>),
     /// This variable gets this value.
     Assigns(String, Value),
-    /// `break` and `continue`.
+    /// `break` and `continue`; outside a loop they do nothing.
     LeavesLoop,
     /// Nothing behind it runs.
     Ends,
@@ -33,7 +33,7 @@ pub fn effect(argv: &[Value], state: &State, resolve: Resolve<'_>) -> Effect {
     match name.as_known().unwrap_or_default() {
         ":" | "true" => Effect::Ok,
         "false" => Effect::Fails,
-        "exit" | "return" | "exec" => Effect::Ends,
+        "exit" | "exec" => Effect::Ends,
         "break" | "continue" => Effect::LeavesLoop,
         "cd" => moved(words, state, resolve),
         "read" => Effect::Sets(names(words)),

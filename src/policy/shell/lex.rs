@@ -235,6 +235,10 @@ impl<'a> Lexer<'a> {
             let reason = "a parenthesis right after a word: functions and arrays can't be judged";
             return self.refuse(start, reason);
         }
+        if word.is_open_subscript() {
+            let reason = "a name with an open `[` goes on behind blanks";
+            return self.refuse(start, reason);
+        }
         let raw = word.raw.as_str();
         if matches!(next, Some('<' | '>')) {
             let is_number = raw.bytes().all(|byte| byte.is_ascii_digit());

@@ -9,6 +9,7 @@
 mod builtins;
 mod changes;
 mod lex;
+mod outline;
 mod parse;
 mod quote;
 mod simple;
@@ -18,5 +19,6 @@ mod walk;
 
 pub use builtins::{Builtin, builtin, check_grammar};
 pub use lex::lex;
+pub use outline::outline;
 pub use token::{Lexed, Piece, Refusal, Word};
 pub use walk::{Access, Judge, Simple, walk};

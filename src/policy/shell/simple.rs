@@ -134,7 +134,8 @@ impl Walk<'_> {
                 for exits in &mut self.loops {
                     exits.push(state.clone());
                 }
-                Ways::never()
+                // In a subshell, or outside a loop, the script goes on.
+                Ways::both(state.clone())
             }
             builtins::Effect::Ends => Ways::never(),
         }

@@ -121,6 +121,18 @@ impl Word {
         Self { raw: raw.to_owned(), pieces }
     }
 
+    /// Whether it begins as `name[…` and bash might read on behind blanks for the `]`.
+    pub fn is_open_subscript(&self) -> bool {
+        let end = self.raw.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(0);
+        let rest = self.raw.get(end..).unwrap_or_default();
+        if end == 0 || self.raw.starts_with(|c: char| c.is_ascii_digit()) || !rest.starts_with('[')
+        {
+            return false;
+        }
+        rest.matches('[').count() != rest.matches(']').count()
+            || rest.contains(['\'', '"', '\\', '$', '`'])
+    }
+
     /// Whether it looks like an assignment to an array element, `name[…]=…`.
     pub fn is_element_assignment(&self) -> bool {
         let end = self.raw.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));

@@ -92,9 +92,12 @@ impl Walk<'_> {
     pub fn script(&mut self, lexed: &Lexed, state: State) {
         match parse(lexed) {
             Ok(program) => {
-                let mut ways = Ways::both(state);
+                let mut start = state;
                 for list in &program.complete_commands {
-                    ways = self.list(lexed, list, ways.merged());
+                    // Behind an `exit` nothing runs; it is judged as if it did.
+                    if let Some(next) = self.list(lexed, list, start.clone()).merged() {
+                        start = next;
+                    }
                 }
             }
             Err(refusal) => self.judge.refuse(refusal),
@@ -107,8 +110,8 @@ impl Walk<'_> {
     }
 
     /// Commands one after the other. What can't be reached is judged all the same, as if it were.
-    fn list(&mut self, lexed: &Lexed, list: &ast::CompoundList, state: Option<State>) -> Ways {
-        let Some(mut start) = state else { return Ways::never() };
+    fn list(&mut self, lexed: &Lexed, list: &ast::CompoundList, state: State) -> Ways {
+        let mut start = state;
         let mut reached = true;
         let mut ways = Ways::both(start.clone());
         for ast::CompoundListItem(and_or, separator) in &list.0 {
@@ -196,10 +199,10 @@ impl Walk<'_> {
 
     fn compound(&mut self, lexed: &Lexed, compound: &ast::CompoundCommand, state: State) -> Ways {
         match compound {
-            ast::CompoundCommand::BraceGroup(group) => self.list(lexed, &group.list, Some(state)),
+            ast::CompoundCommand::BraceGroup(group) => self.list(lexed, &group.list, state),
             ast::CompoundCommand::Subshell(subshell) => {
                 let loops = std::mem::take(&mut self.loops);
-                self.list(lexed, &subshell.list, Some(state.clone()));
+                self.list(lexed, &subshell.list, state.clone());
                 self.loops = loops;
                 Ways::both(state)
             }
@@ -220,21 +223,21 @@ impl Walk<'_> {
     }
 
     fn if_clause(&mut self, lexed: &Lexed, clause: &ast::IfClauseCommand, state: State) -> Ways {
-        let mut tested = self.list(lexed, &clause.condition, Some(state.clone()));
+        let mut tested = self.list(lexed, &clause.condition, state.clone());
         let start = tested.ok.clone().unwrap_or_else(|| state.clone());
-        let mut ends = vec![self.list(lexed, &clause.then, Some(start))];
+        let mut ends = vec![self.list(lexed, &clause.then, start)];
         let mut has_else = false;
         for branch in clause.elses.iter().flatten() {
             let start = tested.failed.clone().unwrap_or_else(|| state.clone());
             match &branch.condition {
                 Some(condition) => {
-                    tested = self.list(lexed, condition, Some(start.clone()));
+                    tested = self.list(lexed, condition, start.clone());
                     let start = tested.ok.clone().unwrap_or(start);
-                    ends.push(self.list(lexed, &branch.body, Some(start)));
+                    ends.push(self.list(lexed, &branch.body, start));
                 }
                 None => {
                     has_else = true;
-                    ends.push(self.list(lexed, &branch.body, Some(start)));
+                    ends.push(self.list(lexed, &branch.body, start));
                 }
             }
         }
@@ -268,7 +271,7 @@ impl Walk<'_> {
             }
             // A branch may be entered from the one before (`;&`), so it starts from all states.
             if let Some(body) = &item.cmd {
-                let after = self.list(lexed, body, end.clone().or_else(|| Some(state.clone())));
+                let after = self.list(lexed, body, end.clone().unwrap_or_else(|| state.clone()));
                 end = merge(end, after.merged());
             }
         }
@@ -301,7 +304,7 @@ impl Walk<'_> {
                 let mut current = state;
                 for value in known {
                     current.set(name, Held::OneOf(vec![value]));
-                    let after = self.list(lexed, &clause.body.list, Some(current.clone()));
+                    let after = self.list(lexed, &clause.body.list, current.clone());
                     current = self.joined_with_exits(after.merged(), current);
                 }
                 self.loops.pop();
@@ -359,7 +362,7 @@ impl Walk<'_> {
         self.repeats += 1;
         let mut current = Some(state.clone());
         for body in bodies {
-            let after = self.list(lexed, body, current.or_else(|| Some(state.clone())));
+            let after = self.list(lexed, body, current.unwrap_or_else(|| state.clone()));
             current = after.merged();
         }
         self.repeats -= 1;

@@ -1,10 +1,14 @@
 //! Tests of the room as a whole, on facts that are made up.
 
+mod faults;
+mod field;
+mod oracle;
 mod presets;
+mod property;
 mod scripts;
 
 use super::{CommandRequest, Facts, Ground, Policy, PolicyFile};
-use crate::protocol::Verdict;
+use crate::protocol::{RuleRef, Verdict};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +17,9 @@ use std::path::{Path, PathBuf};
 pub struct Fake {
     pub programs: BTreeMap<String, PathBuf>,
     pub links: BTreeMap<PathBuf, PathBuf>,
+    pub git_config: String,
+    pub unchanged: bool,
+    pub calls: u64,
 }
 
 /// Programs that every made-up machine has.
@@ -27,7 +34,10 @@ const PROGRAMS: &[&str] = &[
 
 impl Fake {
     pub fn new() -> Self {
-        let mut fake = Self::default();
+        let mut fake = Self {
+            git_config: "[filter \"lfs\"]\n\tclean = git-lfs clean\n".into(),
+            ..Self::default()
+        };
         for name in PROGRAMS {
             fake.programs.insert((*name).into(), PathBuf::from(format!("/usr/bin/{name}")));
         }
@@ -59,6 +69,18 @@ impl Facts for Fake {
 
     fn is_writable_place(&self, path: &Path) -> bool {
         path.starts_with("/ws")
+    }
+
+    fn git_config(&self, _cwd: &Path) -> Option<String> {
+        Some(self.git_config.clone())
+    }
+
+    fn is_unchanged(&self, _path: &Path) -> bool {
+        self.unchanged
+    }
+
+    fn calls_so_far(&self, _rule: &RuleRef) -> u64 {
+        self.calls
     }
 }
 

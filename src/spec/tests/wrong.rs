@@ -163,7 +163,7 @@ const CASES: &[Case] = &[
         r#"t.yaml:2:31: "model.timeouts.connect": "30d" has no known unit | write a number and a unit: 500ms, 10s, 5m, 2h"#,
     ]),
     ("retries", "version: 1\nmodel: { retries: { attempts: -1 } }\n", &[
-        r#"t.yaml:2:31: "model.retries.attempts" must be a whole number of at least 0, not the number -1"#,
+        r#"t.yaml:2:31: "model.retries.attempts" must be a whole number of at least 1, not the number -1"#,
     ]),
     ("prices", "version: 1\nmodel: { prices: { input: 1 } }\n", &[
         r#"t.yaml:2:18: "model.prices.output" is missing | a price per million tokens"#,

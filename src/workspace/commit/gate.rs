@@ -3,15 +3,20 @@
 //! In the program it is open. In tests it can be told to fail the nth call, or to fail from the
 //! nth call on as if the process had been killed there, so that every point of failure is tried.
 
-use std::io;
-
 #[cfg(not(test))]
-pub(super) fn pass(_call: &'static str) -> io::Result<()> {
+pub(super) fn pass(_call: &'static str) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Whether to act as on a file system that can neither exchange two files nor rename without
+/// replacing. Never, outside tests: there the file system itself says so.
+#[cfg(not(test))]
+pub(super) fn is_old_file_system() -> bool {
+    false
+}
+
 #[cfg(test)]
-pub(super) use testing::pass;
+pub(super) use testing::{is_old_file_system, pass};
 
 #[cfg(test)]
 pub(crate) mod testing {
@@ -32,6 +37,18 @@ pub(crate) mod testing {
         static FAULT: Cell<Fault> = const { Cell::new(Fault::Never) };
         static CALLS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
         static MEDDLER: RefCell<Option<Meddler>> = const { RefCell::new(None) };
+    }
+
+    thread_local! {
+        static OLD: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(crate) fn on_old_file_system(old: bool) {
+        OLD.set(old);
+    }
+
+    pub(in crate::workspace::commit) fn is_old_file_system() -> bool {
+        OLD.get()
     }
 
     /// Something that happens between two calls of a commit, as another process would do it.

@@ -16,12 +16,13 @@ mod recover;
 mod swap;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{Gid, Mode, OFlags, Uid, XattrFlags};
 
 use super::Workspace;
 use super::beneath::{split, stat_in};
@@ -35,6 +36,8 @@ use prepare::{Old, Prepared, Step, prepare};
 pub use recover::Recovered;
 use swap::Folders;
 
+/// Set-user-id and set-group-id.
+const PRIVILEGE: u32 = 0o6000;
 /// With more files than this one flush of the file system is cheaper than one for each.
 const FLUSH_EACH: usize = 64;
 
@@ -111,7 +114,7 @@ impl Commit<'_> {
         let inodes = self.records.iter().map(|record| record.new_inode).collect();
         let first = self.steps.first().map(|step| step.path.clone()).unwrap_or_default();
         self.journal
-            .committing(inodes)
+            .committing(inodes, !self.is_one_step())
             .map_err(|cause| failure("write the journal for", &first, cause))?;
         let (first_ones, rest): (Vec<_>, Vec<_>) =
             self.steps.iter().zip(&self.records).partition(|(step, _)| step.makes_way);
@@ -125,8 +128,16 @@ impl Commit<'_> {
         for (step, record) in rest {
             self.put_in_place(step, record)?;
         }
-        self.flush_folders()?;
+        if !self.is_one_step() {
+            self.flush_folders()?;
+        }
         self.journal.committed().map_err(|cause| failure("write the journal for", &first, cause))
+    }
+
+    /// One file in a folder that is there changes place in one atomic step: whatever is lost with
+    /// the power, it is wholly the old one or wholly the new one. Several must not be torn apart.
+    fn is_one_step(&self) -> bool {
+        self.steps.len() == 1 && self.folders.is_empty()
     }
 
     fn stage_all(&mut self) -> Result<(), CommitError> {
@@ -212,6 +223,9 @@ impl Commit<'_> {
                 "{path} had {others} other hard link(s), which keep the old content"
             ));
         }
+        if step.after.as_ref().is_some_and(|after| after.mode & PRIVILEGE != 0) {
+            notes.push(format!("{} lost its set-id bits: its content is new", shown(&step.path)));
+        }
         let stat = self.workspace.root.stat(&step.path).ok().flatten();
         CommittedFile {
             path: step.path.clone(),
@@ -262,7 +276,9 @@ fn same_file(old: &Old, now: &Stamp) -> bool {
 fn stage(open: &Folders<'_>, step: &Step, after: &NewFile, flush: bool) -> io::Result<u64> {
     let folder = open.get(&step.folder)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mode = after.mode & 0o7777;
+    // Like the kernel, which takes these bits from a file that somebody writes to: new content does
+    // not inherit the right to run as another user.
+    let mode = after.mode & !PRIVILEGE & 0o7777;
     // The kernel takes the umask from the mode of a file that is made.
     let by_umask = step.by_umask;
     let first = if by_umask { mode & 0o777 } else { 0o600 };
@@ -274,13 +290,14 @@ fn stage(open: &Folders<'_>, step: &Step, after: &NewFile, flush: bool) -> io::R
     if !by_umask {
         if let Some(old) = &step.old {
             keep_owner(&file, old);
+            keep_attributes(open, step, &file);
         }
         gate::pass("chmod")?;
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
     }
     if flush {
         gate::pass("fsync")?;
-        file.sync_all()?;
+        file.sync_data()?;
     }
     Ok(Stamp::of(&rustix::fs::fstat(&file)?).ino)
 }
@@ -293,6 +310,32 @@ fn keep_owner(file: &File, old: &Old) {
         let (uid, gid) = (Uid::from_raw(old.owner.0), Gid::from_raw(old.owner.1));
         let _ = rustix::fs::fchown(file, Some(uid), Some(gid));
     }
+}
+
+/// A user's own attributes and the access list go over to the new file as far as the system lets
+/// them. What gives a file rights (capabilities, labels) stays behind, as with every write.
+fn keep_attributes(open: &Folders<'_>, step: &Step, new: &File) {
+    let copy = || -> io::Result<()> {
+        let (folder, name) = split(&step.path);
+        let folder = open.get(folder)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let old = rustix::fs::openat(&*folder, OsStr::from_bytes(name), flags, Mode::empty())?;
+        let mut names = vec![0; rustix::fs::flistxattr_query(&old)?];
+        let len = rustix::fs::flistxattr(&old, &mut names)?;
+        let names = names.get(..len).unwrap_or_default();
+        let kept = |name: &&[u8]| {
+            name.starts_with(b"user.") || *name == b"system.posix_acl_access".as_slice()
+        };
+        for name in names.split(|byte| *byte == 0).filter(kept) {
+            let name = OsStr::from_bytes(name);
+            let mut value = vec![0; rustix::fs::fgetxattr_query(&old, name)?];
+            let len = rustix::fs::fgetxattr(&old, name, &mut value)?;
+            let value = value.get(..len).unwrap_or_default();
+            let _ = rustix::fs::fsetxattr(new, name, value, XattrFlags::empty());
+        }
+        Ok(())
+    };
+    let _ = copy();
 }
 
 #[cfg(target_os = "linux")]

@@ -11,7 +11,7 @@ use crate::policy::WritePermit;
 use crate::workspace::Workspace;
 use crate::workspace::beneath::{kind_of, split};
 use crate::workspace::error::{CommitError, shown};
-use crate::workspace::manifest::Stamp;
+use crate::workspace::manifest::{Stamp, links_of};
 use crate::workspace::read::state_of;
 
 /// A change that was found to be possible.
@@ -149,7 +149,7 @@ fn compare(
         return match stat {
             None => Ok(None),
             Some(stat) => {
-                let why = format!("it already exists: it is {}", kind_of(stat.st_mode as u32));
+                let why = format!("it already exists: it is {}", kind_of(Stamp::of(&stat).mode));
                 Err(refused(change, why))
             }
         };
@@ -182,11 +182,7 @@ fn compare(
 }
 
 pub(super) fn old_of(stat: &Stat) -> Old {
-    Old {
-        stamp: Stamp::of(stat),
-        links: u64::from(stat.st_nlink),
-        owner: (stat.st_uid, stat.st_gid),
-    }
+    Old { stamp: Stamp::of(stat), links: links_of(stat), owner: (stat.st_uid, stat.st_gid) }
 }
 
 /// The folders above a path, innermost first.
@@ -237,7 +233,7 @@ fn is_there(
         Some(stat) if Stamp::of(&stat).kind() == FileType::Directory => Ok(true),
         Some(_) if leaving.contains(folder) => Ok(false),
         Some(stat) => {
-            Err(format!("{} is {}, not a folder", shown(folder), kind_of(stat.st_mode as u32)))
+            Err(format!("{} is {}, not a folder", shown(folder), kind_of(Stamp::of(&stat).mode)))
         }
     }
 }

@@ -20,6 +20,7 @@ use super::journal::{Act, Record};
 use super::twice;
 use crate::workspace::beneath::{Root, is_absent, split, stat_in};
 use crate::workspace::error::shown;
+use crate::workspace::manifest::Stamp;
 
 /// Descriptors held for a commit, however many folders it touches.
 const MAX_OPEN: usize = 100;
@@ -133,7 +134,7 @@ impl<'a> Place<'a> {
     fn inode(&self, at: At) -> io::Result<Option<u64>> {
         let Ok((folder, name)) = self.at(at) else { return Ok(None) };
         match stat_in(folder, name) {
-            Ok(stat) => Ok(Some(stat.st_ino as u64)),
+            Ok(stat) => Ok(Some(Stamp::of(&stat).ino)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -150,13 +151,18 @@ impl<'a> Place<'a> {
         let ((from_folder, from_name), (to_folder, to_name)) = (self.at(from)?, self.at(to)?);
         gate::pass("rename")?;
         let flags = RenameFlags::NOREPLACE;
-        match rustix::fs::renameat_with(from_folder, from_name, to_folder, to_name, flags) {
-            Err(error) if is_unsupported(error) => {}
-            other => return Ok(other?),
+        let rename =
+            || rustix::fs::renameat_with(from_folder, from_name, to_folder, to_name, flags);
+        if let Some(done) = if_supported(rename) {
+            return done;
         }
         // For file systems without that kind of rename: a link never replaces anything either.
         gate::pass("link")?;
-        rustix::fs::linkat(from_folder, from_name, to_folder, to_name, AtFlags::empty())?;
+        match rustix::fs::linkat(from_folder, from_name, to_folder, to_name, AtFlags::empty()) {
+            // The second half of such a rename, whose first half was all that was done.
+            Err(Errno::EXIST) if self.inode(from)? == self.inode(to)? => {}
+            linked => linked?,
+        }
         self.unlink(from)
     }
 
@@ -164,9 +170,10 @@ impl<'a> Place<'a> {
     fn exchange(&self) -> io::Result<()> {
         let ((from_folder, from), (to_folder, to)) = (self.at(At::Temp)?, self.at(At::Name)?);
         gate::pass("exchange")?;
-        match rustix::fs::renameat_with(from_folder, from, to_folder, to, RenameFlags::EXCHANGE) {
-            Err(error) if is_unsupported(error) => {}
-            other => return Ok(other?),
+        let flags = RenameFlags::EXCHANGE;
+        let exchange = || rustix::fs::renameat_with(from_folder, from, to_folder, to, flags);
+        if let Some(done) = if_supported(exchange) {
+            return done;
         }
         self.rename(At::Name, At::Aside)?;
         self.rename(At::Temp, At::Name)?;
@@ -174,8 +181,15 @@ impl<'a> Place<'a> {
     }
 }
 
-fn is_unsupported(error: Errno) -> bool {
-    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
+/// The result of a call, or `None` where the file system does not know it.
+fn if_supported(call: impl FnOnce() -> Result<(), Errno>) -> Option<io::Result<()>> {
+    if gate::is_old_file_system() {
+        return None;
+    }
+    match call() {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => None,
+        result => Some(result.map_err(io::Error::from)),
+    }
 }
 
 /// The one atomic step of a file. After it the old file stands under the temporary name.
@@ -258,7 +272,12 @@ fn undo(open: &Folders<'_>, record: &Record) -> io::Result<()> {
 fn undo_exchange(place: &Place<'_>, record: &Record) -> io::Result<()> {
     let at_name = place.inode(At::Name)?;
     let (old, new) = (record.old_inode, record.new_inode);
-    if place.inode(At::Aside)?.is_some() {
+    let mut aside = place.inode(At::Aside)?;
+    if aside.is_some() && aside == place.inode(At::Temp)? {
+        place.unlink(At::Aside)?;
+        aside = None;
+    }
+    if aside.is_some() {
         if at_name.is_some() && at_name == new {
             place.rename(At::Name, At::Temp)?;
         }

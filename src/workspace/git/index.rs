@@ -209,7 +209,7 @@ impl<'a> Cursor<'a> {
 }
 
 fn parse(bytes: &[u8], format: ObjectFormat, prefix: &[u8]) -> Result<Index, IndexError> {
-    let body = bytes.len().checked_sub(format.len()).ok_or(IndexError::Damaged("too short"))?;
+    let body = bytes.len().checked_sub(format.width()).ok_or(IndexError::Damaged("too short"))?;
     let (body, sum) = bytes.split_at(body);
     if sum.iter().any(|byte| *byte != 0) && checksum(format, body) != sum {
         return Err(IndexError::Damaged("its checksum is wrong"));
@@ -247,7 +247,7 @@ fn read_entry(
     let mode = cursor.u32()?;
     let _owner = (cursor.u32()?, cursor.u32()?);
     let size = cursor.u32()?;
-    let oid = Oid::from_bytes(cursor.take(format.len())?).ok_or(IndexError::Damaged("an id"))?;
+    let oid = Oid::from_bytes(cursor.take(format.width())?).ok_or(IndexError::Damaged("an id"))?;
     let flags = cursor.u16()?;
     let more = if flags & EXTENDED != 0 && version >= 3 { cursor.u16()? } else { 0 };
     if version == 4 {
@@ -324,5 +324,5 @@ fn root_of_cache(content: &[u8], format: ObjectFormat) -> Option<Oid> {
     if line.starts_with(b"-") {
         return None;
     }
-    Oid::from_bytes(rest.get(1..=format.len())?)
+    Oid::from_bytes(rest.get(1..=format.width())?)
 }

@@ -14,8 +14,8 @@ mod place;
 pub(crate) mod tree;
 pub(crate) mod watch;
 
-pub use oid::{ObjectFormat, Oid};
 pub use make::{MakeError, make_start};
+pub use oid::{ObjectFormat, Oid};
 pub(crate) use place::head_of_nested;
 pub use place::{GitPlace, Head};
 

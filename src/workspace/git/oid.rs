@@ -13,7 +13,7 @@ pub enum ObjectFormat {
 
 impl ObjectFormat {
     /// Bytes of an id.
-    pub fn len(self) -> usize {
+    pub fn width(self) -> usize {
         match self {
             Self::Sha1 => 20,
             Self::Sha256 => 32,

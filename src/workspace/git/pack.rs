@@ -82,7 +82,7 @@ impl Pack {
     /// Where the object lies in the pack: a binary search among the ids that begin alike.
     fn find(&self, oid: &Oid) -> io::Result<Option<u64>> {
         let id = oid.as_bytes();
-        let width = self.format.len();
+        let width = self.format.width();
         let Some(first) = id.first().filter(|_| id.len() == width) else { return Ok(None) };
         let first = usize::from(*first);
         let at = |bucket: usize| self.fanout.get(bucket).copied().unwrap_or(0);
@@ -103,7 +103,7 @@ impl Pack {
 
     fn offset(&self, position: u64) -> io::Result<u64> {
         let count = u64::from(self.fanout.last().copied().unwrap_or(0));
-        let small = 8 + 1024 + count * (self.format.len() as u64 + 4);
+        let small = 8 + 1024 + count * (self.format.width() as u64 + 4);
         let mut word = [0; 4];
         self.index.read_exact_at(&mut word, small + position * 4)?;
         let value = u32::from_be_bytes(word);
@@ -145,7 +145,7 @@ impl Pack {
                 return Ok(Part::DeltaAt(base, inflate(reader, size).map_err(io)?));
             }
             7 => {
-                let mut raw = vec![0; self.format.len()];
+                let mut raw = vec![0; self.format.width()];
                 reader.read_exact(&mut raw).map_err(io)?;
                 let base = Oid::from_bytes(&raw).ok_or(damaged("a delta's base"))?;
                 return Ok(Part::DeltaOf(base, inflate(reader, size).map_err(io)?));

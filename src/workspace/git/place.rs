@@ -102,7 +102,7 @@ pub(crate) fn head_of_nested(folder: &Path) -> Option<Oid> {
     GitPlace::at(folder)?.head.commit
 }
 
-fn git_dir_of(work_root: &Path) -> Option<PathBuf> {
+pub(super) fn git_dir_of(work_root: &Path) -> Option<PathBuf> {
     let dot_git = work_root.join(".git");
     let meta = std::fs::metadata(&dot_git).ok()?;
     let git_dir = if meta.is_dir() {

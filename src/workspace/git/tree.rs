@@ -86,19 +86,22 @@ fn parse(mut bytes: &[u8], format: ObjectFormat) -> Option<Vec<(Vec<u8>, TreeFil
         let nul = bytes.iter().position(|byte| *byte == 0)?;
         let name = bytes.get(..nul)?.to_vec();
         bytes = &bytes[nul + 1..];
-        let oid = Oid::from_bytes(bytes.get(..format.len())?)?;
-        bytes = bytes.get(format.len()..)?;
+        let oid = Oid::from_bytes(bytes.get(..format.width())?)?;
+        bytes = bytes.get(format.width()..)?;
         found.push((name, TreeFile { mode, oid }));
     }
     Some(found)
 }
+
+/// One entry of a tree: name, mode, id.
+type Named = (Vec<u8>, u32, Oid);
 
 /// The id of the tree that holds exactly these files. The paths must come in the order of their
 /// bytes, each once, and none may be a folder of another.
 pub(crate) struct TreeBuilder {
     format: ObjectFormat,
     /// Open folders from the outermost to the innermost: name, and what is known of it so far.
-    open: Vec<(Vec<u8>, Vec<(Vec<u8>, u32, Oid)>)>,
+    open: Vec<(Vec<u8>, Vec<Named>)>,
 }
 
 impl TreeBuilder {
@@ -145,9 +148,9 @@ impl TreeBuilder {
     }
 }
 
-fn tree_id(format: ObjectFormat, mut files: Vec<(Vec<u8>, u32, Oid)>) -> Oid {
+fn tree_id(format: ObjectFormat, mut files: Vec<Named>) -> Oid {
     // Git orders a folder as if its name ended in a slash.
-    let key = |(name, mode, _): &(Vec<u8>, u32, Oid)| {
+    let key = |(name, mode, _): &Named| {
         let mut key = name.clone();
         if *mode == super::index::TREE {
             key.push(b'/');

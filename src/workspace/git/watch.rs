@@ -4,14 +4,20 @@
 //! commits runs it. So these files are hashed at the start and compared at the end; one that was
 //! absent and appears counts as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::place::git_dir_of;
 use super::{GitPlace, ObjectFormat, Oid, read_bounded};
 
-const FILE_LIMIT: u64 = 4 << 20;
+const FILE_LIMIT: u64 = 1 << 20;
+/// Bytes that are hashed in one look; files beyond are told apart by size and times.
+const TOTAL_LIMIT: u64 = 32 << 20;
 const MAX_FILES: usize = 2000;
 const MAX_DEPTH: usize = 6;
+const MAX_NESTED: usize = 100;
 
 /// One file of git's own that the Turn changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,13 +31,26 @@ pub struct GitWarning {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Watched {
     files: BTreeMap<PathBuf, Oid>,
+    hashed: u64,
 }
 
 impl Watched {
-    pub(crate) fn look(place: &GitPlace) -> Self {
+    /// Look at the repository around the workspace and at those nested in it.
+    pub(crate) fn look(
+        place: Option<&GitPlace>,
+        workspace: &Path,
+        nested: &HashSet<Vec<u8>>,
+    ) -> Self {
         let mut watched = Self::default();
-        for folder in [&place.git_dir, &place.common_dir] {
+        for folder in place.iter().flat_map(|place| [&place.git_dir, &place.common_dir]) {
             watched.look_at(folder, 0);
+        }
+        let mut nested: Vec<&Vec<u8>> = nested.iter().collect();
+        nested.sort();
+        for folder in nested.into_iter().take(MAX_NESTED) {
+            if let Some(git_dir) = git_dir_of(&workspace.join(OsStr::from_bytes(folder))) {
+                watched.look_at(&git_dir, MAX_DEPTH);
+            }
         }
         watched
     }
@@ -56,8 +75,12 @@ impl Watched {
     }
 
     fn note_folder(&mut self, folder: &Path) {
+        if folder.is_symlink() {
+            // Where it leads is what counts; what lies there is not git's own folder.
+            return self.note(folder);
+        }
         let Ok(entries) = std::fs::read_dir(folder) else { return };
-        for entry in entries.flatten() {
+        for entry in entries.flatten().take(MAX_FILES) {
             self.note(&entry.path());
         }
     }
@@ -70,11 +93,15 @@ impl Watched {
         if meta.is_dir() {
             return;
         }
-        // What cannot be read is told apart by what the file system says of it.
+        self.hashed += meta.len();
+        let readable = self.hashed <= TOTAL_LIMIT;
         let content = match std::fs::read_link(path) {
             Ok(target) => target.into_os_string().into_encoded_bytes(),
-            Err(_) => read_bounded(path, FILE_LIMIT)
-                .unwrap_or_else(|_| format!("{:?}", meta.modified().ok()).into_bytes()),
+            // What cannot be read is told apart by what the file system says of it.
+            Err(_) => readable
+                .then(|| read_bounded(path, FILE_LIMIT).ok())
+                .flatten()
+                .unwrap_or_else(|| format!("{} {:?}", meta.len(), meta.modified()).into_bytes()),
         };
         let executable = std::os::unix::fs::MetadataExt::mode(&meta) & 0o111 != 0;
         let kind = if executable { "executable" } else { "file" };

@@ -265,6 +265,8 @@ fn calling_a_folder_a_repository_hides_nothing() {
     scene.write("new/file", "new\n");
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["A new/file", "M src/main.rs"]);
+    let said: Vec<_> = changes.not_expressible.iter().map(|one| shown(&one.path)).collect();
+    assert_eq!(said, ["new", "src"]);
 }
 
 #[test]
@@ -300,11 +302,17 @@ fn ignored_files_that_a_patch_wrote_are_in_the_diff() {
     }
     scene.write("out/by-command", "ignored\n");
     workspace.after_command("2").expect("looks");
+    scene.write("out/new", "changed\n");
+    workspace.after_command("3").expect("looks");
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["M old.log", "A out/new"]);
     assert_eq!(content(&changes.files[0].before), b"before\n");
     assert_eq!(content(&changes.files[0].after), b"last\n");
-    assert!(changes.attribution.iter().all(|one| one.calls[0].id == "1" && !one.outside));
+    let calls = |at: usize| {
+        changes.attribution[at].calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!((calls(0), calls(1)), (vec!["1"], vec!["1", "3"]));
+    assert!(changes.attribution.iter().all(|one| !one.outside));
 }
 
 #[test]
@@ -382,6 +390,7 @@ fn what_git_cannot_express_is_listed() {
     super::doors::mkfifo(&scene.path("pipe"));
     scene.write("setuid", "x\n");
     scene.chmod("setuid", 0o4755);
+    scene.chmod("emptied", 0o755);
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["D emptied/file", "A setuid"]);
     let said: Vec<_> = changes

@@ -1,7 +1,7 @@
 //! Patches: all or nothing, and only what was permitted.
 
 use super::*;
-use crate::workspace::commit::gate::testing::{Fault, arm, calls, meddle};
+use crate::workspace::commit::gate::testing::{Fault, arm, calls, meddle, on_old_file_system};
 
 #[test]
 fn a_patch_makes_replaces_and_deletes() {
@@ -181,14 +181,20 @@ fn d34_modes_are_kept_and_new_files_follow_the_umask() {
     scene.write("run.sh", "#!/bin/sh\n");
     scene.write("odd", "x\n");
     scene.chmod("run.sh", 0o755);
-    scene.chmod("odd", 0o4640);
+    scene.chmod("odd", 0o640);
+    scene.write("privileged", "x\n");
+    scene.chmod("privileged", 0o6755);
     let workspace = scene.open();
     edit(&workspace, "run.sh", Some("#!/bin/sh\ntrue\n")).expect("commits");
     edit(&workspace, "odd", Some("y\n")).expect("commits");
     edit(&workspace, "fresh/new", Some("z\n")).expect("commits");
     assert_eq!(scene.mode("run.sh"), 0o755);
-    assert_eq!(scene.mode("odd"), 0o4640);
-    scene.write("by-std", "z\n");
+    assert_eq!(scene.mode("odd"), 0o640);
+    // New content does not run as somebody else.
+    let committed = edit(&workspace, "privileged", Some("y\n")).expect("commits");
+    assert_eq!(scene.mode("privileged"), 0o755);
+    assert!(committed.notes[0].contains("set-id"), "{:?}", committed.notes);
+    std::fs::write(scene.path("by-std"), "z\n").expect("writes");
     std::fs::create_dir(scene.path("by-std-folder")).expect("folder");
     assert_eq!(scene.mode("fresh/new"), scene.mode("by-std"), "0644 less umask");
     assert_eq!(scene.mode("fresh"), scene.mode("by-std-folder") & 0o755, "0755 less umask");
@@ -230,6 +236,21 @@ fn everything() -> (Scene, Plan, Vec<&'static str>) {
 
 #[test]
 fn a_failure_at_every_call_leaves_all_or_nothing() {
+    for old in [false, true] {
+        on_old_file_system(old);
+        fail_every_call();
+    }
+}
+
+#[test]
+fn a_kill_at_every_call_is_settled_by_recovery() {
+    for old in [false, true] {
+        on_old_file_system(old);
+        kill_every_call();
+    }
+}
+
+fn fail_every_call() {
     let (scene, patch, paths) = everything();
     let workspace = scene.open();
     arm(Fault::Never);
@@ -261,8 +282,7 @@ fn a_failure_at_every_call_leaves_all_or_nothing() {
     }
 }
 
-#[test]
-fn a_kill_at_every_call_is_settled_by_recovery() {
+fn kill_every_call() {
     let (scene, patch, paths) = everything();
     let workspace = scene.open();
     arm(Fault::Never);
@@ -461,4 +481,20 @@ fn large_files_and_many_files() {
     let permit = permit(&workspace, &paths);
     workspace.commit(&permit, &plan(changes.collect())).expect("commits");
     assert_eq!(scene.bytes("many/199/999").as_deref(), Some(b"many/199/999".as_slice()));
+}
+
+#[test]
+fn extended_attributes_go_along() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let scene = Scene::plain();
+    scene.write("file", "x\n");
+    let path = scene.path("file");
+    if setxattr(&path, "user.origin", b"here", XattrFlags::empty()).is_err() {
+        return; // This file system has none.
+    }
+    let workspace = scene.open();
+    edit(&workspace, "file", Some("y\n")).expect("commits");
+    let mut value = [0_u8; 16];
+    let len = getxattr(&path, "user.origin", &mut value).expect("still there");
+    assert_eq!(&value[..len], b"here");
 }

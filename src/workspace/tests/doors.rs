@@ -204,6 +204,27 @@ fn the_store_may_not_lie_in_the_workspace() {
     assert!(error.hint().is_some());
 }
 
+#[test]
+fn a_workspace_goes_from_thread_to_thread() {
+    fn goes<T: Send + Sync>() {}
+    goes::<Workspace>();
+    goes::<TurnChanges>();
+    goes::<Committed>();
+}
+
+#[test]
+fn what_may_have_been_meant_is_named() {
+    let scene = Scene::plain();
+    scene.write("src/Main.rs", "x");
+    scene.write("src/main.c", "x");
+    scene.write("lib/other.rs", "x");
+    let workspace = scene.captured();
+    let files = workspace.files();
+    assert_eq!(files.alike("src/main.rs"), ["src/Main.rs", "src/main.c"]);
+    assert_eq!(files.alike("src/other.rs"), ["lib/other.rs"]);
+    assert_eq!(files.alike("nothing/like/it"), Vec::<String>::new());
+}
+
 pub(super) fn mkfifo(path: &Path) {
     let ok = Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success();
     assert!(ok, "mkfifo");

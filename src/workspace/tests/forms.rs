@@ -1,6 +1,6 @@
 //! The forms a repository comes in: index versions, hashes, worktrees, clones, submodules.
 
-use super::repositories::{copied, settle};
+use super::repositories::settle;
 use super::*;
 
 #[test]
@@ -16,7 +16,7 @@ fn every_version_of_the_index() {
         scene.run_git(&["add", "-N", "intended"]);
         settle(&scene);
         let mut workspace = scene.captured();
-        assert_eq!(copied(&scene), 2, "only the intended one, version {version}");
+        assert_eq!(workspace.copied(), 2, "only the intended one, version {version}");
         scene.write("ab/cd", "2\n");
         let changes = workspace.turn_changes().expect("compares");
         assert_eq!(short(&changes.files), ["M ab/cd"], "version {version}");
@@ -52,7 +52,7 @@ fn repositories_with_the_long_hash() {
             scene.run_git(&["repack", "-adfq"]);
         }
         let mut workspace = scene.captured();
-        assert_eq!(copied(&scene), 0);
+        assert_eq!(workspace.copied(), 0);
         scene.write("a/file", "after\n");
         let changes = workspace.turn_changes().expect("compares");
         assert_eq!(content(&changes.files[0].before), b"before\n");
@@ -134,10 +134,14 @@ fn submodules_and_clones_inside_are_watched_but_not_entered() {
     scene.write("sub/lib.c", "changed\n");
     scene.write("sub/new.c", "new\n");
     scene.write("vendor/clone/lib.c", "changed\n");
+    scene.write("vendor/clone/.git/hooks/pre-commit", "evil\n");
     scene.write("main.c", "y\n");
     git_in(&scene.path("sub"), &["commit", "-qam", "moved"]);
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["M main.c"]);
+    let hook = scene.path("vendor/clone/.git/hooks/pre-commit");
+    assert_eq!(changes.git_warnings.len(), 1, "{:?}", changes.git_warnings);
+    assert_eq!(changes.git_warnings[0].path, hook);
     let said: Vec<_> =
         changes.not_expressible.iter().map(|one| (shown(&one.path), one.what.clone())).collect();
     assert_eq!(said.len(), 3, "{said:?}");

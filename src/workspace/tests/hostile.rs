@@ -194,3 +194,25 @@ fn d107_a_large_tree_is_looked_at_quickly() {
     // Far above what it takes; an unignored or quadratic walk would be far above this.
     assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
 }
+
+#[test]
+fn a_file_of_enormous_size_costs_nothing() {
+    let scene = Scene::git();
+    scene.write("file", "x\n");
+    scene.commit_all();
+    let mut workspace = scene.captured();
+    let began = std::time::Instant::now();
+    for name in ["file", "new"] {
+        let file = std::fs::File::create(scene.path(name)).expect("opens");
+        file.set_len(1 << 40).expect("a terabyte of nothing");
+    }
+    workspace.after_command("1").expect("looks");
+    let changes = workspace.turn_changes().expect("compares");
+    assert!(!changes.exact);
+    assert_eq!(changes.reasons.len(), 2, "{:?}", changes.reasons);
+    assert!(workspace.files().read("new").expect_err("refused").contains("larger"));
+    // At the start it is not kept, and only that.
+    let other = scene.captured();
+    assert_eq!(other.not_kept().len(), 2);
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+}

@@ -1,7 +1,9 @@
 //! The door as a whole, on real folders and with a real git.
 
+mod merged;
 mod capture;
 mod commits;
+mod damage;
 mod doors;
 mod forms;
 mod hostile;
@@ -60,10 +62,22 @@ impl Scene {
         self.root.join(name)
     }
 
+    /// Write a file. New files and folders get the usual modes, whatever the umask of the tests.
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("its folder");
-        std::fs::write(path, content).expect("a file");
+        let usual = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
+        };
+        let above: Vec<&Path> = path.ancestors().skip(1).take_while(|up| !up.exists()).collect();
+        for folder in above.into_iter().rev() {
+            std::fs::create_dir(folder).expect("its folder");
+            usual(folder, 0o755);
+        }
+        let new = !path.exists();
+        std::fs::write(&path, content).expect("a file");
+        if new {
+            usual(&path, 0o644);
+        }
     }
 
     fn bytes(&self, name: &str) -> Option<Vec<u8>> {

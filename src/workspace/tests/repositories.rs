@@ -14,12 +14,6 @@ pub(super) fn settle(scene: &Scene) {
     scene.remove("poke");
 }
 
-/// Bytes in the run's store: what was copied.
-pub(super) fn copied(scene: &Scene) -> u64 {
-    let files = std::fs::read_dir(&scene.store).expect("store");
-    files.map(|file| file.expect("a file").metadata().expect("meta").len()).sum()
-}
-
 #[test]
 fn clean_files_are_not_copied_and_come_back_from_objects() {
     for packed in [false, true] {
@@ -35,7 +29,7 @@ fn clean_files_are_not_copied_and_come_back_from_objects() {
         }
         settle(&scene);
         let mut workspace = scene.captured();
-        assert_eq!(copied(&scene), 0);
+        assert_eq!(workspace.copied(), 0);
         for n in 0..20 {
             scene.write(&format!("file{n}"), "changed\n");
         }

@@ -9,7 +9,7 @@ fn play(events: &[Value]) -> Result<Vec<ModelEvent>, ModelError> {
 
 /// Plays to the terminal event, or to the end of the stream.
 fn play_texts(texts: &[String]) -> Result<Vec<ModelEvent>, ModelError> {
-    let mut decoder = Decoder::new("host".into());
+    let mut decoder = Decoder::new("host".into(), SendsDone::default());
     let mut queue = VecDeque::new();
     for text in texts {
         if decoder.event("", text, &mut queue)? == Flow::Done {
@@ -202,7 +202,7 @@ fn errors_in_a_good_stream_are_errors() {
         let error = play(&[delta(json!({ "content": "Hi" })), event.clone()]).unwrap_err();
         assert_eq!(error.kind, want, "{event}");
     }
-    let mut decoder = Decoder::new("host".into());
+    let mut decoder = Decoder::new("host".into(), SendsDone::default());
     let error = decoder.event("", "{\"choices\": [", &mut VecDeque::new()).unwrap_err();
     assert_eq!(error.kind, Kind::Protocol);
 }
@@ -221,7 +221,9 @@ fn content_may_be_a_list_of_parts() {
 fn a_whole_document_is_an_answer_too() {
     let read = |body: Value| {
         let mut queue = VecDeque::new();
-        Decoder::new("host".into()).whole(&body.to_string(), &mut queue).map(|()| queue)
+        Decoder::new("host".into(), SendsDone::default())
+            .whole(&body.to_string(), &mut queue)
+            .map(|()| queue)
     };
     let body = json!({ "id": "c", "model": "m", "usage": { "prompt_tokens": 3 }, "choices": [{
         "message": { "role": "assistant", "content": "Hi", "tool_calls": null },
@@ -230,4 +232,26 @@ fn a_whole_document_is_an_answer_too() {
     let error = read(json!({ "error": { "message": "no", "code": "invalid_api_key" } }));
     assert_eq!(error.unwrap_err().kind, Kind::Auth);
     assert_eq!(read(json!({ "hello": 1 })).unwrap_err().kind, Kind::Protocol);
+}
+
+#[test]
+fn a_server_that_sends_the_end_marker_is_held_to_it() {
+    let sends_done = SendsDone::default();
+    let read = |events: &[String]| {
+        let mut decoder = Decoder::new("host".into(), sends_done.clone());
+        let mut queue = VecDeque::new();
+        for event in events {
+            if decoder.event("", event, &mut queue)? == Flow::Done {
+                return Ok(());
+            }
+        }
+        decoder.end(&mut queue)
+    };
+    let text = delta(json!({ "content": "Hi" })).to_string();
+    let stop = finish("stop").to_string();
+    let done = "[DONE]".to_owned();
+    let short = [text.clone(), stop.clone()];
+    assert_eq!(read(&short), Ok(()), "nothing is known of the server yet");
+    assert_eq!(read(&[text, stop, done]), Ok(()));
+    assert_eq!(read(&short).unwrap_err().kind, Kind::Cut);
 }

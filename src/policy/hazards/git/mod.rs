@@ -61,6 +61,7 @@ pub fn examine(argv: &[Value]) -> Examined {
         out.hazards.push(super::Hazard { index: hazard.index + index, ..hazard });
     }
     out.files.extend(inner.files);
+    out.may_run_external_diff = inner.may_run_external_diff;
     out
 }
 
@@ -98,7 +99,7 @@ fn known(verb: &str, spec: &Spec, words: &[Value]) -> Examined {
         _ => {}
     }
     if let Some(why) = looking::only(verb, words) {
-        out.hazard(0, why);
+        out.whole(why);
     }
     out
 }
@@ -212,7 +213,15 @@ fn unknown(verb: &str, words: &[Value]) -> Examined {
     out
 }
 
-/// Whether a call changes the repository's own data, so that the sandbox must let it.
-pub fn writes_repository(verb: &str) -> bool {
-    verbs::is_writing(verb)
+/// What a verb does with the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerbKind {
+    Looks,
+    Changes,
+    /// It depends on the words.
+    Either,
+}
+
+pub fn verb_kind(verb: &str) -> VerbKind {
+    verbs::kind(verb)
 }

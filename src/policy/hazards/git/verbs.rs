@@ -1,5 +1,6 @@
 //! The verbs of git that are known here, with the options that are known to be harmless.
 
+use super::VerbKind;
 use crate::policy::hazards::table::{Operands, Risk, RiskValue, Spec};
 
 /// Options of everything that shows differences.
@@ -241,41 +242,13 @@ pub fn spec(verb: &str) -> Option<&'static Spec> {
     VERBS.iter().find(|spec| spec.names.contains(&verb))
 }
 
-/// Verbs that change the repository or the work tree.
-pub fn is_writing(verb: &str) -> bool {
-    !matches!(
-        verb,
-        "log"
-            | "show"
-            | "diff"
-            | "whatchanged"
-            | "rev-list"
-            | "diff-tree"
-            | "diff-index"
-            | "diff-files"
-            | "cherry"
-            | "range-diff"
-            | "reflog"
-            | "shortlog"
-            | "show-branch"
-            | "name-rev"
-            | "status"
-            | "rev-parse"
-            | "ls-files"
-            | "ls-tree"
-            | "cat-file"
-            | "grep"
-            | "blame"
-            | "annotate"
-            | "describe"
-            | "merge-base"
-            | "for-each-ref"
-            | "show-ref"
-            | "check-ignore"
-            | "check-attr"
-            | "count-objects"
-            | "config"
-            | "remote"
-            | "version"
-    )
+/// What the verb does with the repository.
+pub fn kind(verb: &str) -> VerbKind {
+    match verb {
+        "branch" | "tag" | "remote" | "config" | "stash" | "reflog" | "worktree"
+        | "symbolic-ref" | "show-branch" => VerbKind::Either,
+        "add" | "stage" | "commit" | "restore" | "rm" | "mv" => VerbKind::Changes,
+        _ if spec(verb).is_some() => VerbKind::Looks,
+        _ => VerbKind::Changes,
+    }
 }
