@@ -28,7 +28,8 @@ pub const SYSTEM_READ: &[&str] = &[
     "/etc/ld.so.conf.d",
     "/etc/localtime",
     "/etc/os-release",
-    "/etc/ssl",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
     "/etc/ca-certificates",
     "/etc/pki",
     "/nix/store",
@@ -270,6 +271,12 @@ impl FileRules {
         }
         let reason = format!("{} is outside what may be read", path.display());
         Err((RuleRef::built_in("files.read: everything else is denied"), reason))
+    }
+
+    /// The rule that forbids reading a path by name; nothing when only its place could.
+    pub fn must_not_read(&self, path: &Path) -> Option<(RuleRef, String)> {
+        let pattern = first(&self.sets.deny_read, &self.deny_read, path)?;
+        Some((pattern.rule.clone(), format!("{} may not be read", path.display())))
     }
 
     /// Whether a resolved path may be written.

@@ -7,7 +7,7 @@ use crate::policy::hazards::{self, Access, Examined, FileUse, git::config::Tamed
 use crate::policy::model::{Rule, SandboxLevel};
 use crate::policy::rules::{Program, Ruled};
 use crate::policy::shell::{Simple, builtin};
-use crate::policy::value::{UnknownKind, Value};
+use crate::policy::value::Value;
 use crate::protocol::{Decision, RuleRef};
 use std::path::Path;
 
@@ -175,13 +175,12 @@ impl Verdicts<'_> {
         let text = match &file.value {
             Value::Known(text) => text,
             Value::Unknown(unknown) => {
-                if unknown.kind == UnknownKind::Glob
-                    && let Some(glob) = &unknown.glob
-                {
+                if let Some(glob) = &unknown.glob {
                     return self.glob_use(cwd, file.access, &unknown.prefix, glob);
                 }
                 let is_held = self.policy.sandbox.level == SandboxLevel::Require;
-                if file.access == Access::Read && is_held {
+                let only_read = matches!(file.access, Access::Read | Access::Mentioned);
+                if only_read && is_held {
                     // The sandbox is required, and it keeps reads inside the same rules.
                     return Ok(());
                 }
@@ -202,6 +201,7 @@ impl Verdicts<'_> {
         let files = &self.policy.files;
         match file.access {
             Access::Read => files.may_read(&path).map(|_| ()),
+            Access::Mentioned => files.must_not_read(&path).map_or(Ok(()), Err),
             Access::Write => files.may_write(&path).map(|_| ()),
             Access::Replace => {
                 files.may_write(&path)?;
@@ -243,7 +243,7 @@ impl Verdicts<'_> {
             .map_err(|why| (RuleRef::built_in("files: resolved paths only"), why))?;
         let files = &self.policy.files;
         match access {
-            Access::Read => files.may_read_glob(&path, rest).map(|_| ()),
+            Access::Read | Access::Mentioned => files.may_read_glob(&path, rest).map(|_| ()),
             Access::Write | Access::Replace => files.may_write_glob(&path, rest).map(|_| ()),
         }
     }

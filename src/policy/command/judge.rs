@@ -12,7 +12,7 @@ use crate::policy::value::Value;
 use crate::protocol::{Decision, PartVerdict, RuleRef, Verdict};
 use std::path::{Path, PathBuf};
 
-/// At most this many different parts are told.
+/// At most this many different parts are judged; a script with more is denied.
 const MAX_PARTS: usize = 500;
 
 /// Gathers the verdicts on all parts of one request.
@@ -52,8 +52,18 @@ impl<'a> Verdicts<'a> {
             }
             self.granted.push(granted);
         }
-        if self.parts.len() < MAX_PARTS && !self.parts.contains(&found.verdict) {
-            self.parts.push(found.verdict);
+        if self.parts.contains(&found.verdict) {
+            return;
+        }
+        match self.parts.len() {
+            // A part that is not told must not be lost either.
+            MAX_PARTS => {
+                let rule = RuleRef::built_in("shell: limits");
+                let reason = format!("it has more than {MAX_PARTS} different parts");
+                self.parts.push(Found::deny("the script", rule, reason).verdict);
+            }
+            many if many > MAX_PARTS => {}
+            _ => self.parts.push(found.verdict),
         }
     }
 
@@ -300,8 +310,9 @@ fn direct(words: &[String], request: &CommandRequest, facts: &dyn Facts) -> Opti
 
 /// For people: one line, bounded.
 pub fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(200).collect();
-    if short.len() < text.len() {
+    let shown = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
+    let mut short: String = text.chars().take(200).map(shown).collect();
+    if text.chars().nth(200).is_some() {
         short.push('…');
     }
     short

@@ -58,10 +58,9 @@ pub fn examine(argv: &[Value]) -> Examined {
     out
 }
 
-/// What the program might do, told by its text alone. A `>` outside braces compares; inside them it
-/// may redirect.
+/// What the program might do, told by its text alone.
 fn refuse(program: &str) -> Option<&'static str> {
-    if ["system", "getline", "close", "fflush", "ENVIRON", "PROCINFO"]
+    if ["system", "getline", "close", "fflush", "ENVIRON", "PROCINFO", "ARGV", "ARGC"]
         .iter()
         .any(|word| program.contains(word))
     {
@@ -73,20 +72,10 @@ fn refuse(program: &str) -> Option<&'static str> {
     if program.replace("||", "").contains('|') {
         return Some("has a pipe in it, which runs commands");
     }
-    let mut depth = 0_usize;
-    let mut chars = program.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            '>' if depth > 0 && chars.peek() != Some(&'=') => {
-                return Some("has a `>` in its action, which writes files; filter with a pattern");
-            }
-            '\\' => {
-                chars.next();
-            }
-            _ => {}
-        }
+    // Only before the first brace a `>` surely compares; strings and patterns can hold any sign.
+    let action = program.find('{').and_then(|start| program.get(start..)).unwrap_or_default();
+    if action.replace(">=", "").contains('>') {
+        return Some("has a `>` in its action, which writes files; filter with a pattern");
     }
     None
 }
@@ -120,6 +109,9 @@ mod tests {
             "BEGIN{f=\"system\"; @f(\"id\")}",
             "function f(){print>\"x\"}",
             "BEGIN { print ENVIRON[\"X\"] }",
+            "{s=\"}\"; print > \"CANARY\"}",
+            "BEGIN{ARGV[1]=\"/etc/passwd\"; ARGC=2} {print}",
+            "/}/{print >>\"x\"}",
         ] {
             assert!(refuse(program).is_some(), "{program}");
         }

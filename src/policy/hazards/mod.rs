@@ -22,6 +22,8 @@ pub enum Access {
     Write,
     /// Written, and what was there is gone, folders with all they hold.
     Replace,
+    /// Only spoken of, as a path in a revision is: what may never be read is refused.
+    Mentioned,
 }
 
 /// One file that a command reads or writes.
@@ -84,6 +86,7 @@ fn by_name(name: &str, argv: &[Value]) -> Option<Examined> {
             shell(name, argv)
         }
         "test" | "[" => inert(test_command(argv)),
+        "jq" => jq(argv)?,
         _ => by_table(name, argv)?,
     };
     examined.known = true;
@@ -109,6 +112,21 @@ fn by_table(name: &str, argv: &[Value]) -> Option<Examined> {
         return Some(examined);
     }
     risks::examine(name, argv)
+}
+
+/// `jq` reads modules that its filter names.
+fn jq(argv: &[Value]) -> Option<Examined> {
+    let mut examined = by_table("jq", argv)?;
+    for (index, value) in argv.iter().enumerate().skip(1) {
+        let text = value.as_known().unwrap_or_default();
+        if text
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(|w| matches!(w, "import" | "include"))
+        {
+            examined.hazard(index, "a jq filter that loads modules");
+        }
+    }
+    Some(examined)
 }
 
 /// A shell that runs a file or its input; `-c` with a script was seen through before.

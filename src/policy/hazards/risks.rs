@@ -246,6 +246,7 @@ pub fn examine(name: &str, argv: &[Value]) -> Option<Examined> {
             break;
         }
         if risky.reads_program && (!text.starts_with('-') || matches!(text, "-m" | "-jar")) {
+            elsewhere(value, text, &mut out);
             if text == "-m" {
                 within(argv.get(index + 1..).unwrap_or_default(), index + 1, &mut out);
             }
@@ -256,6 +257,7 @@ pub fn examine(name: &str, argv: &[Value]) -> Option<Examined> {
             out.hazard(index, format!("{name} - runs what it reads"));
         }
         option(risky, name, text, index, &mut out);
+        elsewhere(value, text, &mut out);
         has_program |= is_question(text);
         if index == 1 && name == "npx" {
             within(argv.get(index..).unwrap_or_default(), index, &mut out);
@@ -287,10 +289,27 @@ fn option(risky: &Risky, name: &str, text: &str, index: usize, out: &mut Examine
     }
 }
 
+/// A path that leaves the workspace is judged as a file that is read: code from there would run.
+fn elsewhere(value: &Value, text: &str, out: &mut Examined) {
+    let path = match text.split_once('=') {
+        Some((name, path)) if name.starts_with('-') => path,
+        _ => text,
+    };
+    let climbs = path.split('/').any(|part| part == "..");
+    if path.starts_with('/') || climbs {
+        let value = match value {
+            Value::Known(_) => Value::known(path),
+            Value::Unknown(_) => value.clone(),
+        };
+        out.files.push(super::FileUse { access: super::Access::Read, value });
+    }
+}
+
 /// The program that an interpreter or a launcher starts by name has hazards of its own.
 fn within(argv: &[Value], offset: usize, out: &mut Examined) {
     let Some(name) = argv.first().and_then(Value::as_known) else { return };
     if let Some(inner) = super::by_name(name, argv) {
+        out.files.extend(inner.files);
         for hazard in inner.hazards {
             out.hazards.push(super::Hazard { index: hazard.index + offset, ..hazard });
         }

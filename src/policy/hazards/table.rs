@@ -65,6 +65,8 @@ pub enum Operands {
     ReadThenWrite,
     /// The last is written, the others are read.
     ReadThenLastWritten,
+    /// All are written, and all but the last appear under another name.
+    Move,
 }
 
 impl Spec {
@@ -294,6 +296,11 @@ impl Reading<'_> {
                 if operands.first().is_some_and(Value::is_many) {
                     uses(Access::Write, operands.get(..1).unwrap_or_default());
                 }
+            }
+            Operands::Move => {
+                let last = operands.len().saturating_sub(1);
+                uses(Access::Read, operands.get(..last).unwrap_or_default());
+                uses(Access::Replace, &operands);
             }
             Operands::ReadThenLastWritten => {
                 let last = operands.len().saturating_sub(1);

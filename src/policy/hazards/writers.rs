@@ -65,7 +65,7 @@ pub const WRITERS: &[Spec] = &[
             Risk { options: "-b -S --backup --suffix", value: RiskValue::None, why: ELSEWHERE },
         ],
         lenient: false,
-        operands: Operands::Replace,
+        operands: Operands::Move,
         ..Spec::reader(&["mv"], "")
     },
     Spec {

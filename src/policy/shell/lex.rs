@@ -12,6 +12,8 @@ pub const MAX_BYTES: usize = 128 * 1024;
 const MAX_TOKENS: usize = 4000;
 const MAX_PARENTHESES: usize = 6;
 const MAX_OPENERS: usize = 60;
+/// The grammar reads the last branch of a `case` twice, so nested ones double the effort.
+const MAX_CASES: usize = 8;
 pub const MAX_NESTING: usize = 4;
 
 /// Operators, longest first.
@@ -71,6 +73,7 @@ pub struct Lexer<'a> {
     awaits_delimiter: Option<bool>,
     parentheses: usize,
     openers: usize,
+    cases: usize,
     /// How many `$(` are around.
     pub nesting: usize,
     /// Line and column of `mark`, kept so that places cost one pass in all.
@@ -87,6 +90,7 @@ impl<'a> Lexer<'a> {
             awaits_delimiter: None,
             parentheses: 0,
             openers: 0,
+            cases: 0,
             nesting,
             mark: (0, 1, 1),
         }
@@ -249,8 +253,26 @@ impl<'a> Lexer<'a> {
                 return self.refuse(start, "a file descriptor kept in a variable can't be judged");
             }
         }
-        if matches!(raw, "if" | "for" | "while" | "until" | "case" | "{" | "[[" | "do") {
+        if matches!(
+            raw,
+            "if" | "for"
+                | "while"
+                | "until"
+                | "case"
+                | "{"
+                | "[["
+                | "do"
+                | "coproc"
+                | "function"
+                | "!"
+        ) {
             self.opener(start)?;
+        }
+        if raw == "case" {
+            self.cases += 1;
+            if self.cases > MAX_CASES {
+                return self.refuse(start, format!("more than {MAX_CASES} `case`"));
+            }
         }
         if inner && matches!(raw, "case" | "esac") {
             return self.refuse(start, "`case` inside `$(…)` can't be judged");

@@ -27,6 +27,8 @@ pub fn read_word(lexer: &mut Lexer<'_>) -> Result<Word, Refusal> {
 #[derive(Default)]
 struct Pieces {
     list: Vec<Piece>,
+    /// Whether braces of this word expand, told at the first one for all of them.
+    braces: Option<bool>,
 }
 
 impl Pieces {
@@ -89,7 +91,7 @@ fn read_unquoted(lexer: &mut Lexer<'_>, start: usize, pieces: &mut Pieces) -> Re
             lexer.at += 1;
             if at == start && lexer.at_word_end() == Ended::Yes {
                 pieces.text("{", false);
-            } else if expands_as_brace(lexer) {
+            } else if *pieces.braces.get_or_insert_with(|| expands_as_brace(lexer)) {
                 pieces.push(Piece::Brace);
             } else {
                 pieces.text("{", false);

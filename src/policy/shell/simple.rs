@@ -226,6 +226,11 @@ impl Walk<'_> {
             let [value] = values.as_slice() else {
                 return self.refuse(&word.raw, "a redirection must name exactly one file");
             };
+            self.judged += 1;
+            if self.judged > MAX_JUDGED {
+                self.too_much(state.clone());
+                return;
+            }
             if state.folders.is_empty() {
                 self.judge.redirection(access, value, None);
             }
@@ -299,7 +304,7 @@ pub(super) fn held_by(values: &[Value]) -> Held {
             UnknownKind::Number if unknown.prefix.is_empty() => Held::Number,
             UnknownKind::Split => Held::Anything,
             _ if unknown.prefix.is_empty() => Held::Anything,
-            _ => Held::Begins(unknown.prefix.clone()),
+            _ => Held::Begins(unknown.prefix.clone(), unknown.glob.clone()),
         },
         _ => Held::Anything,
     }

@@ -18,8 +18,8 @@ pub enum Held {
     /// One of these texts.
     OneOf(Vec<String>),
     Number,
-    /// Any text that begins like this; made by a glob, so it names a file that way.
-    Begins(String),
+    /// Any text that begins like this; the pattern when a glob made it.
+    Begins(String, Option<String>),
     Anything,
 }
 
@@ -149,7 +149,9 @@ impl State {
                         builder
                             .value(values.first().map(String::as_str).unwrap_or_default(), *quoted);
                     }
-                    (Form::Plain, Held::Begins(prefix)) => builder.begins(prefix, *quoted),
+                    (Form::Plain, Held::Begins(prefix, glob)) => {
+                        builder.begins(prefix, glob.as_deref(), *quoted);
+                    }
                     _ => builder.unknown(*quoted),
                 }
             }
@@ -267,11 +269,18 @@ impl Builder {
         }
     }
 
-    fn begins(&mut self, prefix: &str, quoted: bool) {
+    fn begins(&mut self, prefix: &str, glob: Option<&str>, quoted: bool) {
+        let head = (self.kind.is_none()).then(|| globset::escape(&self.text));
         if self.kind.is_none() {
             self.text.push_str(prefix);
         }
         self.unknown(quoted);
+        // Behind known text and without splitting, the word is still known to fit a pattern.
+        if let (Some(head), Some(glob)) = (head, glob)
+            && (quoted || self.whole)
+        {
+            self.pattern = Some(head + glob);
+        }
     }
 
     /// A variable's known value: unquoted it is split at blanks, and its globs expand.
@@ -297,7 +306,8 @@ impl Builder {
             Some(kind) => {
                 let prefix = std::mem::take(&mut self.text);
                 let text = short(&word.raw);
-                let glob = self.pattern.take().filter(|_| kind == UnknownKind::Glob);
+                let fits = matches!(kind, UnknownKind::Glob | UnknownKind::One);
+                let glob = self.pattern.take().filter(|_| fits);
                 self.done.push(Value::Unknown(Unknown { text, prefix, kind, glob }));
             }
             None if self.exists || word.pieces.is_empty() => {

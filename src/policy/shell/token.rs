@@ -145,8 +145,9 @@ impl Word {
 
 /// Text cut to what a message can hold, on a character boundary.
 pub fn short(text: &str) -> String {
-    let mut short: String = text.chars().take(120).collect();
-    if short.len() < text.len() {
+    let shown = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
+    let mut short: String = text.chars().take(120).map(shown).collect();
+    if text.chars().nth(120).is_some() {
         short.push('…');
     }
     short

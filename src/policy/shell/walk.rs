@@ -12,6 +12,9 @@ use crate::policy::value::Value;
 use brush_parser::ast;
 use std::path::{Path, PathBuf};
 
+/// At most this many commands of any kind are visited, each round of a loop counted.
+const MAX_STEPS: usize = 8_000;
+
 /// How a redirection uses a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -43,7 +46,7 @@ pub trait Judge {
 
 /// Walks a whole script.
 pub fn walk(lexed: &Lexed, cwd: &Path, judge: &mut dyn Judge) {
-    let mut walk = Walk { judge, judged: 0, loops: Vec::new(), repeats: 0, nesting: 0 };
+    let mut walk = Walk { judge, judged: 0, steps: 0, loops: Vec::new(), repeats: 0, nesting: 0 };
     walk.script(lexed, State::new(cwd.to_path_buf()));
 }
 
@@ -81,6 +84,8 @@ pub(super) fn merge(a: Option<State>, b: Option<State>) -> Option<State> {
 pub(super) struct Walk<'a> {
     pub judge: &'a mut dyn Judge,
     pub judged: usize,
+    /// How many commands of any kind were visited.
+    steps: usize,
     /// For each loop around: the states at its `break` and `continue`.
     pub loops: Vec<Vec<State>>,
     /// How many loops around run an unknown number of times.
@@ -173,7 +178,19 @@ impl Walk<'_> {
         if pipeline.bang { Ways { ok: ways.failed, failed: ways.ok } } else { ways }
     }
 
+    /// Whether the effort is used up; said once, and then nothing is allowed any more.
+    fn is_spent(&mut self) -> bool {
+        self.steps += 1;
+        if self.steps == MAX_STEPS {
+            self.refuse("the script", "its loops have too many rounds to judge");
+        }
+        self.steps >= MAX_STEPS
+    }
+
     fn command(&mut self, lexed: &Lexed, command: &ast::Command, state: State) -> Ways {
+        if self.is_spent() {
+            return Ways::both(state);
+        }
         match command {
             ast::Command::Simple(simple) => self.simple(lexed, simple, state),
             ast::Command::Compound(compound, redirects) => {
@@ -303,6 +320,9 @@ impl Walk<'_> {
                 self.loops.push(Vec::new());
                 let mut current = state;
                 for value in known {
+                    if self.steps >= MAX_STEPS {
+                        break;
+                    }
                     current.set(name, Held::OneOf(vec![value]));
                     let after = self.list(lexed, &clause.body.list, current.clone());
                     current = self.joined_with_exits(after.merged(), current);

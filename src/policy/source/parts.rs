@@ -1,6 +1,5 @@
 //! The parts of a policy file that are not rules: networks, environment, sandbox, limits, tests.
 
-use super::super::hazards::names::is_never_assignable;
 use super::super::model::{
     CommandLimits, EnvRules, Model, NetworkChoice, NetworkDefinition, PolicyTest, SandboxLevel,
     SandboxMode,
@@ -106,6 +105,8 @@ pub fn environment(node: &Node, faults: &mut Faults) -> EnvRules {
                     format!("{} is no variable name", quoted(&name)),
                     "names are spelled out one by one: letters, digits and _",
                 );
+            } else if changes_the_shell(&name) {
+                faults.add(item.at, format!("{name} can't be passed: it changes how bash reads scripts or finds programs"), "");
             } else if rules.pass.contains(&name) {
                 faults.add(
                     item.at,
@@ -124,6 +125,27 @@ pub fn environment(node: &Node, faults: &mut Faults) -> EnvRules {
     rules
 }
 
+/// What is judged is what runs only in a shell that reads like the judge: not even the operator can
+/// pass these.
+fn changes_the_shell(name: &str) -> bool {
+    matches!(
+        name,
+        "PATH"
+            | "BASH_ENV"
+            | "ENV"
+            | "SHELLOPTS"
+            | "BASHOPTS"
+            | "CDPATH"
+            | "IFS"
+            | "GLOBIGNORE"
+            | "EXECIGNORE"
+            | "POSIXLY_CORRECT"
+            | "PROMPT_COMMAND"
+            | "PS4"
+            | "BASH_COMPAT"
+    ) || name.starts_with("BASH_FUNC_")
+}
+
 /// `NAME: value` pairs that become environment variables.
 pub fn pairs(node: &Node, what: &str, faults: &mut Faults) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
@@ -131,11 +153,14 @@ pub fn pairs(node: &Node, what: &str, faults: &mut Faults) -> Vec<(String, Strin
     for (key, node) in table.all() {
         if !is_variable_name(&key.name) {
             faults.add(key.at, format!("{} is no variable name", quoted(&key.name)), "");
-        } else if is_never_assignable(&key.name) && key.name == "PATH" {
+        } else if changes_the_shell(&key.name) {
             faults.add(
                 key.at,
-                "PATH can't be set: programs are looked up on a PATH that no command can write to",
-                "name the program by its path in a rule",
+                format!(
+                    "{} can't be set: it changes how bash reads scripts or finds programs",
+                    key.name
+                ),
+                "name a program by its path in a rule",
             );
         } else if let Some(value) = node.string(what, faults) {
             if value.contains('\0') {

@@ -94,6 +94,8 @@ fn each_fault_says_what_to_do() {
     fault("version: 1\nfiles: { write: ['!x'] }\n", "no exceptions");
     fault("version: 1\nfiles: { write: ['a', 'a'] }\n", "twice");
     fault("version: 1\nenv: { pass: ['A B'] }\n", "no variable name");
+    fault("version: 1\nenv: { pass: [BASH_ENV] }\n", "can't be passed");
+    fault("version: 1\nenv: { set: { CDPATH: x } }\n", "can't be set");
     fault("version: 1\nsandbox: maybe\n", "must be one of require, best-effort, off");
     fault("version: 1\nsandbox: { layers: [x] }\n", "must be one of landlock");
     fault("version: 1\ncommand_limits: { output: 1 }\n", "out of range");

@@ -169,6 +169,7 @@ impl Random {
 #[derive(Default)]
 struct Recorder {
     commands: Vec<Vec<Value>>,
+    writes: Vec<String>,
     refused: bool,
 }
 
@@ -185,8 +186,12 @@ impl Judge for Recorder {
         self.commands.push(simple.argv[skip..].to_vec());
     }
 
-    fn redirection(&mut self, _: Access, target: &Value, _: Option<&Path>) {
-        self.refused |= target.as_known().is_none();
+    fn redirection(&mut self, access: Access, target: &Value, _: Option<&Path>) {
+        match target.as_known() {
+            None => self.refused = true,
+            Some(name) if access == Access::Write => self.writes.push(name.to_owned()),
+            Some(_) => {}
+        }
     }
 
     fn assignment(&mut self, _: &str) {}
@@ -201,11 +206,11 @@ impl Judge for Recorder {
 }
 
 /// The commands as judged; nothing when any part was refused.
-fn judged(script: &str, cwd: &Path) -> Option<Vec<Vec<Value>>> {
+fn judged(script: &str, cwd: &Path) -> Option<Recorder> {
     let lexed = lex(script).ok()?;
     let mut recorder = Recorder::default();
     walk(&lexed, cwd, &mut recorder);
-    (!recorder.refused).then_some(recorder.commands)
+    (!recorder.refused).then_some(recorder)
 }
 
 /// The commands that bash asked for.
@@ -293,7 +298,7 @@ fn fuzz(seed: u64, wanted: usize) -> (usize, usize) {
     while accepted < wanted {
         let script = random.script();
         let Some(judged) = judged(&script, folder.path()) else { continue };
-        if judged.is_empty() {
+        if judged.commands.is_empty() {
             continue;
         }
         accepted += 1;
@@ -302,9 +307,23 @@ fn fuzz(seed: u64, wanted: usize) -> (usize, usize) {
             // Seen through on both sides.
             let skip = argv.iter().take_while(|word| *word == "time").count();
             let argv = argv.get(skip..).unwrap_or_default().to_vec();
-            if !judged.iter().any(|known| is_judged(&argv, known)) {
-                wrong.push(format!("{script:?}\n   bash ran {argv:?}\n   judged were {judged:?}"));
+            if !judged.commands.iter().any(|known| is_judged(&argv, known)) {
+                wrong.push(format!(
+                    "{script:?}\n   bash ran {argv:?}\n   judged were {:?}",
+                    judged.commands
+                ));
             }
+        }
+        // Every file that came to be was judged as one that is written.
+        for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !judged.writes.contains(&name) {
+                wrong.push(format!(
+                    "{script:?}\n   bash wrote {name:?}\n   judged were {:?}",
+                    judged.writes
+                ));
+            }
+            let _ = std::fs::remove_file(entry.path());
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));

@@ -104,28 +104,30 @@ fn known(verb: &str, spec: &Spec, words: &[Value]) -> Examined {
     out
 }
 
-/// An operand as a file, when it could be one outside the workspace or inside a revision.
+/// An operand as a file. Revisions and paths look alike, so what stays in the workspace is only held
+/// against what may never be read; `revision:path` names a path too.
 fn operand(value: Value) -> Vec<FileUse> {
-    let read = |value| vec![FileUse { access: Access::Read, value }];
-    match &value {
-        Value::Known(word) => {
-            let climbs = word.split('/').any(|part| part == "..");
-            if word.starts_with('/') || climbs {
-                return read(value);
+    let text = match &value {
+        Value::Known(word) => word.as_str(),
+        Value::Unknown(unknown) => unknown.prefix.as_str(),
+    };
+    let climbs = text.split('/').any(|part| part == "..");
+    let may_leave =
+        text.starts_with('/') || climbs || (value.as_known().is_none() && text.is_empty());
+    let access = if may_leave { Access::Read } else { Access::Mentioned };
+    let mut uses = Vec::new();
+    if let Value::Known(word) = &value {
+        let mut rest = word.as_str();
+        while let Some((_, path)) = rest.split_once(':') {
+            if !path.is_empty() {
+                let value = Value::known(path.trim_start_matches("./"));
+                uses.push(FileUse { access: Access::Mentioned, value });
             }
-            match word.split_once(':') {
-                Some((revision, path)) if !path.is_empty() && !revision.is_empty() => {
-                    let path = path.trim_start_matches("./").to_owned();
-                    read(Value::Known(path))
-                }
-                _ => Vec::new(),
-            }
+            rest = path;
         }
-        Value::Unknown(unknown) if unknown.prefix.is_empty() || unknown.prefix.starts_with('/') => {
-            read(value)
-        }
-        Value::Unknown(_) => Vec::new(),
     }
+    uses.push(FileUse { access, value });
+    uses
 }
 
 /// `git diff` hands files to a program that the configuration names, and no configuration can take

@@ -233,7 +233,7 @@ const VERBS: &[Spec] = &[
         flags: "fknv",
         long: "force dry-run verbose sparse",
         lenient: false,
-        operands: Operands::Replace,
+        operands: Operands::Move,
         ..Spec::reader(&["mv"], "")
     },
 ];
