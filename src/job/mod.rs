@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod collect;
+mod container;
 mod folder;
 mod isolate;
 mod outcome;
