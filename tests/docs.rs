@@ -109,3 +109,18 @@ fn the_readmes_policy_is_one() {
         assert!(parsed.is_ok(), "{:?}\n{yaml}", parsed.err());
     }
 }
+
+/// Policies in the pages must be policies, their own tests included.
+#[test]
+fn policies_in_the_pages_are_policies() {
+    let page = fs::read_to_string(root().join("docs/policy.md")).unwrap();
+    let mut seen = 0;
+    for block in page.split("```yaml\n").skip(1) {
+        let yaml = block.split("```").next().unwrap();
+        let parsed =
+            turnkey::policy::PolicyFile::parse("policy.md", yaml, &|name| Err(name.to_owned()));
+        assert!(parsed.is_ok(), "{:?}\n{yaml}", parsed.err());
+        seen += 1;
+    }
+    assert!(seen > 0);
+}

@@ -5,7 +5,7 @@ use super::finish::{self, Finishing};
 use super::{env, exit, faults, signals};
 use crate::cli::ExecArgs;
 use crate::clock;
-use crate::job::{self, Artifacts, Controls, Face, Prepared};
+use crate::job::{self, Artifacts, Controls, Face, Prepared, RunInput};
 use crate::protocol::{Event, Outcome, Signal, State};
 use crate::report::{Mode, Output, Reporter, ReporterOptions, ResultRecord, write_result};
 use crate::rollout::Masker;
@@ -41,6 +41,16 @@ pub async fn run(args: ExecArgs, output: &Output, started: Instant) -> u8 {
             Err(outcome) => return refused(output, &outcome, None).await,
         },
     };
+    start(gathered, artifacts, dry_run, output).await
+}
+
+/// Makes a run of what was gathered, and runs it.
+pub(super) async fn start(
+    gathered: RunInput,
+    artifacts: Option<Artifacts>,
+    dry_run: bool,
+    output: &Output,
+) -> u8 {
     let mode = mode(&gathered.settings);
     let prepared = match job::prepare(gathered, artifacts.as_ref()).await {
         Ok(prepared) => prepared,
@@ -59,7 +69,7 @@ pub async fn run(args: ExecArgs, output: &Output, started: Instant) -> u8 {
     }
 }
 
-fn claim(path: Option<&Path>) -> Result<Option<Artifacts>, Outcome> {
+pub(super) fn claim(path: Option<&Path>) -> Result<Option<Artifacts>, Outcome> {
     let Some(path) = path else { return Ok(None) };
     Artifacts::claim(path).map(Some).map_err(|why| {
         Outcome::new(State::Unavailable, "artifacts.claim", format!("the artifacts folder: {why}"))
@@ -85,7 +95,11 @@ fn mode(settings: &crate::spec::Settings) -> Mode {
 }
 
 /// A run that did not start: said on stderr, and in the artifacts folder where one is claimed.
-async fn refused(output: &Output, outcome: &Outcome, artifacts: Option<&Artifacts>) -> u8 {
+pub(super) async fn refused(
+    output: &Output,
+    outcome: &Outcome,
+    artifacts: Option<&Artifacts>,
+) -> u8 {
     let status = exit::status(outcome.state);
     output.stderr(format!("turnkey: {}: {}", outcome.state, outcome.message)).await;
     if !outcome.hint.is_empty() {

@@ -3,7 +3,7 @@
 
 use super::env;
 use crate::cli::ExecArgs;
-use crate::job::RunInput;
+use crate::job::{self, Going, RunInput};
 use crate::model::{Endpoint, ModelConfig, Secret, Timeouts};
 use crate::protocol::{Outcome, State};
 use crate::spec::{
@@ -33,21 +33,78 @@ pub fn gather(args: &ExecArgs, started: Instant) -> Result<RunInput, Refused> {
     let typed = typed_task(args, spec.as_ref())?;
     let settings = spec::resolve(args.flags(typed), env::values(), spec.as_ref())?;
     let task = task_text(&settings, spec.as_ref())?;
+    input(settings, task, started)
+}
+
+/// The same for a run that goes on from a record: its settings are the base, flags go over them.
+pub fn gather_going(args: &ExecArgs, going: Going, started: Instant) -> Result<RunInput, Refused> {
+    let given = [
+        ("--spec", args.spec.is_some(), "single settings can be changed by their flags"),
+        ("--param", !args.params.is_empty(), "write the task out"),
+        ("--input", !args.inputs.is_empty(), "start a new run for new data"),
+    ];
+    for (flag, is_given, hint) in given {
+        if is_given {
+            return Err(Refused::Invalid(format!(
+                "{flag} cannot be given here: the settings are those of the record\n  hint: {hint}"
+            )));
+        }
+    }
+    let mut typed = match (&args.task, &args.task_file) {
+        (None, None) => Some(job::GO_ON.to_owned()),
+        _ => typed_task(args, None)?,
+    };
+    if typed.is_none() && args.task_file.is_none() {
+        typed = Some(job::GO_ON.to_owned());
+    }
+    let (folder, model_folder) = going.folders();
+    let recorded = spec::recorded_spec(going.settings(), &folder, &model_folder);
+    let flags = spec::recorded_flags(args.flags(typed), going.settings());
+    let mut settings = spec::resolve(flags, env::values(), Some(&recorded))?;
+    if let TaskSource::File { template, .. } = &mut settings.task.value {
+        *template = false;
+    }
+    let task = task_text(&settings, None)?;
+    Ok(RunInput { going: Some(going), ..input(settings, task, started)? })
+}
+
+/// The settings of a recorded run for its replay: nothing of it may ask for a key.
+pub fn gather_replay(
+    args: &ExecArgs,
+    recorded: &serde_json::Value,
+    folders: (&Path, &Path),
+    started: Instant,
+) -> Result<RunInput, Refused> {
+    let spec = spec::recorded_spec(recorded, folders.0, folders.1);
+    let flags = spec::recorded_flags(args.flags(Some(job::GO_ON.to_owned())), recorded);
+    let mut settings = spec::resolve(flags, spec::EnvValues::default(), Some(&spec))?;
+    settings.model.key.value = None;
+    input(settings, job::GO_ON.to_owned(), started)
+}
+
+/// Where run folders may lie, best first.
+pub fn bases() -> Vec<PathBuf> {
+    let uid = user_id();
+    let fallbacks = ["/var/tmp", "/tmp"].map(|dir| Path::new(dir).join(format!("turnkey-{uid}")));
+    env::state_folder().into_iter().chain(fallbacks).collect()
+}
+
+fn input(settings: Settings, task: String, started: Instant) -> Result<RunInput, Refused> {
     let untrusted_data = untrusted_data(&settings)?;
     let key = key(&settings.model)?;
     let mut secrets = env::likely_secrets();
     if let Some(key) = &key {
         secrets.push(("the model's key".into(), key.expose().to_owned()));
     }
-    let state = env::state_folder();
-    let uid = user_id();
-    let fallbacks = ["/var/tmp", "/tmp"].map(|dir| Path::new(dir).join(format!("turnkey-{uid}")));
     Ok(RunInput {
         model: model_config(&settings.model, key),
         secrets,
         home: env::home(),
         path: env::path(),
-        bases: state.into_iter().chain(fallbacks).collect(),
+        bases: bases(),
+        folder: std::env::current_dir().unwrap_or_default(),
+        going: None,
+        model_instead: None,
         ci_command_files: env::ci_command_files(),
         lookup: Box::new(|name| env::get(name)),
         launcher: launcher(),

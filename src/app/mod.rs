@@ -9,10 +9,14 @@ pub mod exit;
 mod faults;
 mod finish;
 mod policy;
+mod replay;
+mod resume;
+mod rollout;
 mod signals;
 mod spec;
 
 use crate::cli::{Cli, Command};
+use crate::job::Kind;
 use crate::report::Output;
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
@@ -56,6 +60,10 @@ pub fn main() -> ExitCode {
 async fn dispatch(cli: Cli, output: &Output, started: std::time::Instant) -> u8 {
     match cli.command {
         Command::Exec(args) => exec::run(*args, output, started).await,
+        Command::Resume(args) => resume::run(*args, Kind::Resume, output, started).await,
+        Command::Fork(args) => resume::run(*args, Kind::Fork, output, started).await,
+        Command::Replay(args) => replay::run(args, output, started).await,
+        Command::Rollout { command } => rollout::run(command, output).await,
         Command::Policy { command } => policy::run(command, output).await,
         Command::Spec { command } => spec::run(command, output).await,
         Command::Completions { shell } => {

@@ -17,6 +17,17 @@ pub struct Cli {
 pub enum Command {
     /// Run one Turn.
     Exec(Box<ExecArgs>),
+    /// Run a new Turn on a recorded session: after a crash, a limit, or with a follow-up.
+    Resume(Box<ResumeArgs>),
+    /// Run a new Turn on the history of a session, under a new session id.
+    Fork(Box<ResumeArgs>),
+    /// Run a recorded run again, offline, and report the first difference.
+    Replay(ReplayArgs),
+    /// Look at the record of a run, check it, cut it back.
+    Rollout {
+        #[command(subcommand)]
+        command: RolloutCommand,
+    },
     /// Check and try out policy files.
     Policy {
         #[command(subcommand)]
@@ -34,7 +45,7 @@ pub enum Command {
     },
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = EXIT_HELP)]
 pub struct ExecArgs {
     /// What to do; "-" reads it from standard input
@@ -148,6 +159,75 @@ impl ExecArgs {
     }
 }
 
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// An artifacts folder, a rollout file, a run id, or "latest"
+    pub run: String,
+    /// Go on although the policy or the workspace is not the recorded one
+    #[arg(long)]
+    pub accept_changes: bool,
+    #[command(flatten)]
+    pub exec: ExecArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 no difference, 1 a difference, 2 wrong input.")]
+pub struct ReplayArgs {
+    /// An artifacts folder, a rollout file, a run id, or "latest"
+    pub run: String,
+    /// Where tool results come from: recorded, or live in a copy of the recorded start
+    #[arg(long, value_name = "WHICH", default_value = "recorded")]
+    pub tools: ToolsFrom,
+    /// Print the answer as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ToolsFrom {
+    Recorded,
+    Live,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RolloutCommand {
+    /// Print a run readably: steps, calls, verdicts, times.
+    Show {
+        /// An artifacts folder, a rollout file, a run id, or "latest"
+        run: String,
+        /// Print what comes as it comes, until the run ends
+        #[arg(long, conflicts_with = "prompt")]
+        follow: bool,
+        /// Print the request of this step of the last Turn instead
+        #[arg(long, value_name = "STEP")]
+        prompt: Option<u32>,
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check that the record is whole, as far as its chain can tell.
+    Verify {
+        /// An artifacts folder, a rollout file, a run id, or "latest"
+        run: String,
+        /// Print the answer as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Replace the history by a short one, for the next Turn; no model is asked.
+    Compact {
+        /// An artifacts folder, a rollout file, a run id, or "latest"
+        run: String,
+    },
+    /// Cut whole Turns off the history, for the next Turn; files stay as they are.
+    Rollback {
+        /// An artifacts folder, a rollout file, a run id, or "latest"
+        run: String,
+        /// How many Turns
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        turns: u32,
+    },
+}
+
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Name every fault of a policy file.
@@ -155,6 +235,41 @@ pub enum PolicyCommand {
         /// The policy file
         file: PathBuf,
     },
+    /// Run the tests that stand in a policy file.
+    Test {
+        /// The policy file
+        file: PathBuf,
+        #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+        workspace: PathBuf,
+    },
+    /// Say what a policy makes of a command, part by part; status 0 when it is allowed.
+    Explain {
+        /// The policy file; without one the built-in policy
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+        #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+        workspace: PathBuf,
+        #[arg(long)]
+        json: bool,
+        /// Judge as a run with untrusted data would
+        #[arg(long)]
+        untrusted: bool,
+        /// The command: one word is a script, several are a program and its words
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Print a preset.
+    Show {
+        /// Its name; without one the names are listed
+        preset: Option<String>,
+    },
+    /// Print a policy to start from, for the kind of project found.
+    Init {
+        #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+        workspace: PathBuf,
+    },
+    /// Print the JSON Schema of policy files.
+    Schema,
 }
 
 #[derive(Debug, Subcommand)]

@@ -23,9 +23,11 @@ impl Cap {
         format!("{}\n[… {} bytes cut …]", &text[..end], text.len() - end)
     }
 
-    /// Keeps head and tail in equal parts.
+    /// Keeps head and tail in equal parts. A text that was cut before stays as it is: the notice of
+    /// the cut may stand over the cap, so that recorded texts are the same when they are replayed.
     pub fn middle(text: &str, cap: usize) -> String {
-        if text.len() <= cap {
+        const NOTICE: usize = 48;
+        if text.len() <= cap + NOTICE {
             return text.to_owned();
         }
         let head = text.floor_char_boundary(cap / 2);
@@ -117,12 +119,46 @@ pub fn budget(text: &str) -> Item {
     Item::ours(Role::Developer, Fragment::Budget, marked("budget", text))
 }
 
-/// Marks in the history that a Turn was cut short.
-pub fn interruption(reason: &str) -> Item {
-    let body = format!(
-        "The previous Turn was ended by the runner ({reason}). Calls without a result did not report \
-         back; what they changed is unknown."
-    );
+/// What a model that goes on must know of the time in between.
+#[derive(Debug, Clone, Default)]
+pub struct Interruption {
+    /// Why the Turn before was cut short; absent where it ended by itself.
+    pub cut_short: Option<String>,
+    /// What did not hold after it.
+    pub unmet: Vec<String>,
+    /// Calls whose effect nobody knows.
+    pub unknown: Vec<String>,
+    /// Calls of the last response that certainly did not begin.
+    pub not_started: Vec<String>,
+    /// What became of the files since, and of what.
+    pub files: Vec<String>,
+    /// Settings that are different now.
+    pub settings: Vec<String>,
+}
+
+/// Marks in the history where a Session was taken up again.
+pub fn interruption(about: &Interruption) -> Item {
+    let mut body = match &about.cut_short {
+        Some(why) => format!("The Turn before this was cut short ({why}). "),
+        None => "The Turn before this is over. ".to_owned(),
+    };
+    body.push_str("This is a new Turn of the same session; nothing was run again.\n");
+    let lists = [
+        ("What did not hold at its end:", &about.unmet),
+        (
+            "These calls began and did not report back; whether they took effect is unknown, so look \
+             before you repeat one:",
+            &about.unknown,
+        ),
+        ("These calls did not begin:", &about.not_started),
+        ("Files:", &about.files),
+        ("Settings that changed:", &about.settings),
+    ];
+    let share = Cap::of("interruption") / lists.len();
+    for (title, lines) in lists.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        let lines: String = lines.iter().map(|line| format!("\n- {line}")).collect();
+        body.push_str(&format!("\n{title}{}\n", Cap::middle(&lines, share)));
+    }
     Item::ours(Role::Developer, Fragment::Interruption, marked("interruption", &body))
 }
 

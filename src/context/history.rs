@@ -13,9 +13,19 @@ use std::sync::Arc;
 pub struct History {
     items: Vec<Arc<Item>>,
     running: Sha256,
+    /// Calls without a result of which it is known that they never began.
+    not_started: HashSet<CallId>,
 }
 
 impl History {
+    /// The history of an earlier run, as it was recorded. Of the calls without a result, those in
+    /// `not_started` certainly did not begin; of the others nobody knows.
+    pub fn recorded(items: Vec<Arc<Item>>, not_started: HashSet<CallId>) -> Self {
+        let mut history = Self { not_started, ..Self::default() };
+        items.into_iter().for_each(|item| history.push(item));
+        history
+    }
+
     pub fn push(&mut self, item: Arc<Item>) {
         digest_item(&mut self.running, &item);
         self.items.push(item);
@@ -37,7 +47,7 @@ impl History {
         tools: &Arc<[ToolSpec]>,
         options: &PromptOptions,
     ) -> Prompt {
-        let items = repaired(&self.items);
+        let items = repaired(&self.items, &self.not_started);
         let running = if items.len() == self.items.len() {
             self.running.clone()
         } else {
@@ -100,7 +110,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Every call with exactly one result, in the copy that is sent (D100: after an interrupt, the stored
 /// call has no output and every later request is refused). A call without a result gets a stable one;
 /// a result without a call, and a second result, are left out.
-pub fn repaired(items: &[Arc<Item>]) -> Vec<Arc<Item>> {
+pub fn repaired(items: &[Arc<Item>], not_started: &HashSet<CallId>) -> Vec<Arc<Item>> {
     let answered: HashSet<&CallId> = items
         .iter()
         .filter_map(|item| match item.as_ref() {
@@ -120,7 +130,10 @@ pub fn repaired(items: &[Arc<Item>]) -> Vec<Arc<Item>> {
                 }
                 if !answered.contains(&call.call_id) {
                     let freeform = matches!(call.payload, ToolPayload::Text(_));
-                    missing.push(Arc::new(lost_result(&call.call_id, &call.name, freeform)));
+                    let lost = lost_result(&call.call_id, &call.name, freeform);
+                    let lost =
+                        if not_started.contains(&call.call_id) { unbegun(lost) } else { lost };
+                    missing.push(Arc::new(lost));
                 }
             }
             Item::ToolResult(result) => {
@@ -150,6 +163,18 @@ fn lost_result(call_id: &CallId, name: &str, freeform: bool) -> Item {
         duration_ms: 0,
         freeform,
     })
+}
+
+/// The same for a call that never began: it can be made again without a second look.
+fn unbegun(lost: Item) -> Item {
+    match lost {
+        Item::ToolResult(result) => Item::ToolResult(ToolResult {
+            effect: Effect::None,
+            output: "interrupted: the run ended before this call began; nothing ran".into(),
+            ..result
+        }),
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -203,8 +228,21 @@ mod tests {
             (vec![task.clone(), call("1"), result("1"), call("1")], "m c1 r1"),
         ];
         for (items, want) in cases {
-            assert_eq!(shape(&repaired(items)), *want);
+            assert_eq!(shape(&repaired(items, &HashSet::new())), *want);
         }
+    }
+
+    #[test]
+    fn a_call_that_never_began_is_told_as_that() {
+        let items = vec![message("t", Fragment::Task), call("1"), call("2")];
+        let history = History::recorded(items, HashSet::from(["2".into()]));
+        let prompt = history.compile(&"base".into(), &Vec::new().into(), &PromptOptions::default());
+        let effect = |item: &Arc<Item>| match item.as_ref() {
+            Item::ToolResult(result) => Some((result.call_id.to_string(), result.effect)),
+            _ => None,
+        };
+        let effects: Vec<_> = prompt.items.iter().filter_map(effect).collect();
+        assert_eq!(effects, [("1".into(), Effect::Unknown), ("2".into(), Effect::None)]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod history;
 mod world;
 
 pub use fragments::{
-    BASE_INSTRUCTIONS, Cap, EnvironmentFacts, budget, check_feedback, environment, interruption,
-    live_processes, permissions, project_rules, task, untrusted,
+    BASE_INSTRUCTIONS, Cap, EnvironmentFacts, Interruption, budget, check_feedback, environment,
+    interruption, live_processes, permissions, project_rules, task, untrusted,
 };
 pub use history::{History, repaired};
 pub use world::{WorldSnapshot, WorldState};
@@ -24,5 +24,6 @@ pub const CAPS: &[(&str, usize)] = &[
     ("task", 1024 * 1024),
     ("check_feedback", 24 * 1024),
     ("processes", 16 * 1024),
+    ("interruption", 16 * 1024),
     ("tool_output", 64 * 1024),
 ];

@@ -83,13 +83,18 @@ impl RunFolder {
     /// Removes what only this run's processes needed.
     pub fn remove_working_folders(&self) {
         for path in [&self.scratch, &self.store, &self.copy] {
-            // Commands may leave folders that not even their owner can enter.
-            let _ = fs::remove_dir_all(path).or_else(|_| {
-                open_up(path);
-                fs::remove_dir_all(path)
-            });
+            remove_tree(path);
         }
     }
+}
+
+/// Removes a folder of ours with all that commands left in it.
+pub(super) fn remove_tree(path: &Path) {
+    // Commands may leave folders that not even their owner can enter.
+    let _ = fs::remove_dir_all(path).or_else(|_| {
+        open_up(path);
+        fs::remove_dir_all(path)
+    });
 }
 
 /// A folder that only we can enter: made, or found to be just that.

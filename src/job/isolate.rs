@@ -33,6 +33,17 @@ pub fn copy_tree(from: &Path, to: &Path, exclude: &[PathBuf]) -> io::Result<()> 
     Ok(())
 }
 
+/// The way from the repository's root to the workspace, empty or ending in `/`.
+pub fn prefix_in_repository(workspace: &Path) -> Vec<u8> {
+    crate::workspace::git::GitPlace::discover(workspace)
+        .and_then(|git| {
+            let inside = workspace.strip_prefix(&git.work_root).ok()?;
+            let text = inside.to_str()?;
+            (!text.is_empty()).then(|| format!("{text}/").into_bytes())
+        })
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,10 +2,12 @@
 //! model. Whatever is missing ends the run here, typed, before a token is spent.
 
 use super::artifacts::Artifacts;
+use super::assemble::{Made, make};
 use super::container;
 use super::folder::RunFolder;
-use super::isolate::copy_tree;
+use super::isolate::{copy_tree, prefix_in_repository};
 use super::places::{self, Surroundings};
+use super::resume::Going;
 use crate::clock;
 use crate::context::{self, EnvironmentFacts};
 use crate::exec::order::{Finding, ProbeOrder};
@@ -13,11 +15,11 @@ use crate::exec::sandbox::{Floor, Grade, Held, NoSandbox, Plan, Sandbox};
 use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig};
 use crate::model::{self, Model, ModelConfig, RetryPolicy};
 use crate::policy::{Ground, Policy, PolicyFile, SandboxLevel};
-use crate::protocol::{Item, Outcome, PromptOptions, SessionId, State};
-use crate::rollout::{Masker, RolloutWriter};
+use crate::protocol::{Item, Outcome, PromptOptions, RunId, State};
+use crate::rollout::Masker;
 use crate::session::{Limits, SessionParts, TurnConfig};
 use crate::spec::{self, Fault, Isolate, SandboxMode, Settings};
-use crate::tools::{Registry, ToolLimits, ToolWorld, WorldFacts, standard_tools};
+use crate::tools::{ToolLimits, ToolWorld, WorldFacts};
 use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace::{self, Workspace};
 use std::path::{Path, PathBuf};
@@ -43,9 +45,22 @@ pub struct RunInput {
     pub lookup: Box<dyn Fn(&str) -> Option<String>>,
     /// This binary.
     pub launcher: PathBuf,
+    /// The current folder.
+    pub folder: PathBuf,
+    /// The record that this run goes on from.
+    pub going: Option<Going>,
+    /// A model in place of the one that the settings name, for a replay.
+    pub model_instead: Option<Arc<dyn Model>>,
     pub started: Instant,
     /// Puts other tools in place of the standard ones; for tests of the runner itself.
     pub tools: Option<fn(&ToolWorld) -> Vec<Arc<dyn crate::tools::Tool>>>,
+}
+
+impl RunInput {
+    /// Whether anything untrusted is, or was in an earlier run, part of what the model reads.
+    fn is_untrusted(&self) -> bool {
+        !self.untrusted_data.is_empty() || self.going.as_ref().is_some_and(Going::was_untrusted)
+    }
 }
 
 /// A run that can start.
@@ -62,6 +77,10 @@ pub struct Prepared {
     /// Where the work really happens: the workspace, or its copy.
     pub root: PathBuf,
     pub prefix: Vec<u8>,
+    /// Where the settings were read from and their relative paths lead.
+    pub folder_of_settings: PathBuf,
+    /// The run that this one goes on from, and how.
+    pub parent: Option<(RunId, &'static str)>,
 }
 
 pub(super) type Refusal = Box<Outcome>;
@@ -80,11 +99,14 @@ fn faults(reason: &str, list: &[Fault]) -> Refusal {
 }
 
 /// Makes a run ready. `artifacts` is the claimed folder, if one was named.
-pub async fn prepare(input: RunInput, artifacts: Option<&Artifacts>) -> Result<Prepared, Refusal> {
+pub async fn prepare(
+    mut input: RunInput,
+    artifacts: Option<&Artifacts>,
+) -> Result<Prepared, Refusal> {
     let place = Place::find(&input, artifacts)?;
     let mut warnings = input.settings.notes.clone();
     let masker = Arc::new(Masker::new(input.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str()))));
-    let folder = RunFolder::create(&input.bases, &|path| {
+    let mut folder = RunFolder::create(&input.bases, &|path| {
         path.starts_with(&place.workspace) || places::is_writable(&place.policy, path)
     })
     .map_err(|why| {
@@ -96,13 +118,20 @@ pub async fn prepare(input: RunInput, artifacts: Option<&Artifacts>) -> Result<P
             "set HOME or XDG_STATE_HOME to a folder outside the workspace",
         )
     })?;
-    let model = open_model(&input)?;
-    let place = place.isolated(&input, &folder)?;
-    let exec =
-        Hands::make(&input, &place, &folder, artifacts, masker.clone(), &mut warnings).await?;
-    let parts = session_parts(&input, &place, &folder, exec.world, model, masker.clone())?;
+    let made = make(&mut input, place, &mut folder, artifacts, masker.clone(), &mut warnings).await;
+    let Made { place, exec_grades, parts, parent } = match made {
+        Ok(made) => made,
+        Err(refusal) => {
+            // A run that is refused leaves nothing behind.
+            folder.remove_working_folders();
+            let _ = std::fs::remove_dir_all(&folder.dir);
+            return Err(refusal);
+        }
+    };
     Ok(Prepared {
-        grades: exec.grades,
+        parent,
+        folder_of_settings: input.folder.clone(),
+        grades: exec_grades,
         policy_file: place.policy_file.clone(),
         parts,
         task: input.task,
@@ -117,14 +146,14 @@ pub async fn prepare(input: RunInput, artifacts: Option<&Artifacts>) -> Result<P
 }
 
 /// The workspace and the policy bound to it.
-struct Place {
-    workspace: PathBuf,
+pub(super) struct Place {
+    pub(super) workspace: PathBuf,
     file: PolicyFile,
     policy_file: String,
     ground: Ground,
-    policy: Arc<Policy>,
+    pub(super) policy: Arc<Policy>,
     /// Where in its repository the workspace lies, for a copy that has no repository of its own.
-    prefix: Vec<u8>,
+    pub(super) prefix: Vec<u8>,
 }
 
 impl Place {
@@ -148,23 +177,15 @@ impl Place {
         ];
         protected.extend(named.into_iter().flatten());
         let protected = protected.iter().map(|path| absolute(path)).collect();
-        let git = workspace::git::GitPlace::discover(&workspace);
-        let ground = Ground {
-            workspace: workspace.clone(),
-            home: input.home.clone(),
-            protected,
-            untrusted: !input.untrusted_data.is_empty(),
-            git_dirs: git
-                .map(|git| vec![git.git_dir.clone(), git.common_dir.clone()])
-                .unwrap_or_default(),
-        };
+        let untrusted = input.is_untrusted();
+        let ground = ground(&workspace, input.home.clone(), protected, untrusted);
         let policy = Arc::new(file.compile(&ground).map_err(|list| faults("policy", &list))?);
         Ok(Self { workspace, file, policy_file, ground, policy, prefix: Vec::new() })
     }
 
     /// With `isolate: copy` the place moves into the copy; the original is not even readable then,
     /// unless the policy names it.
-    fn isolated(mut self, input: &RunInput, folder: &RunFolder) -> Result<Self, Refusal> {
+    pub(super) fn isolated(self, input: &RunInput, folder: &RunFolder) -> Result<Self, Refusal> {
         if input.settings.isolate.value == Isolate::None {
             return Ok(self);
         }
@@ -176,15 +197,16 @@ impl Place {
                 "check the free space of the disk that holds the run folder",
             )
         })?;
-        self.prefix = workspace::git::GitPlace::discover(&self.workspace)
-            .and_then(|git| {
-                let inside = self.workspace.strip_prefix(&git.work_root).ok()?;
-                let text = inside.to_str()?;
-                (!text.is_empty()).then(|| format!("{text}/").into_bytes())
-            })
-            .unwrap_or_default();
-        self.workspace = folder.copy.clone();
-        self.ground.workspace = folder.copy.clone();
+        self.moved(&folder.copy)
+    }
+
+    /// The place with its prefix, in a copy of the workspace.
+    pub(super) fn moved(mut self, copy: &Path) -> Result<Self, Refusal> {
+        if self.prefix.is_empty() {
+            self.prefix = prefix_in_repository(&self.workspace);
+        }
+        self.workspace = copy.to_owned();
+        self.ground.workspace = copy.to_owned();
         self.ground.git_dirs.clear();
         let policy = self.file.compile(&self.ground).map_err(|list| faults("policy", &list))?;
         self.policy = Arc::new(policy);
@@ -192,11 +214,29 @@ impl Place {
     }
 }
 
+/// The place that a policy is bound to.
+pub(super) fn ground(
+    workspace: &Path,
+    home: Option<PathBuf>,
+    protected: Vec<PathBuf>,
+    untrusted: bool,
+) -> Ground {
+    let git = workspace::git::GitPlace::discover(workspace);
+    let git_dirs = git.map(|git| vec![git.git_dir.clone(), git.common_dir.clone()]);
+    Ground {
+        workspace: workspace.to_owned(),
+        home,
+        protected,
+        untrusted,
+        git_dirs: git_dirs.unwrap_or_default(),
+    }
+}
+
 fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
-fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
+pub(super) fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
     let Some(path) = path else { return Ok((PolicyFile::built_in(), "built-in".into())) };
     let name = path.display().to_string();
     let source = std::fs::read_to_string(path)
@@ -209,7 +249,10 @@ fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
     Ok((file, name))
 }
 
-fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
+pub(super) fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
+    if let Some(model) = &input.model_instead {
+        return Ok(model.clone());
+    }
     let settings = &input.settings.model;
     let name = &settings.name.value;
     // A name that is a file is relative to the file that wrote it.
@@ -223,13 +266,13 @@ fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
 }
 
 /// The doors and what the tools need.
-struct Hands {
-    world: ToolWorld,
-    grades: Vec<Grade>,
+pub(super) struct Hands {
+    pub world: ToolWorld,
+    pub grades: Vec<Grade>,
 }
 
 impl Hands {
-    async fn make(
+    pub(super) async fn make(
         input: &RunInput,
         place: &Place,
         folder: &RunFolder,
@@ -400,42 +443,7 @@ async fn probe(input: &RunInput, folder: &RunFolder, plan: &Plan) -> Result<Vec<
     findings.map_err(|error| error.to_string())
 }
 
-fn session_parts(
-    input: &RunInput,
-    place: &Place,
-    folder: &RunFolder,
-    world: ToolWorld,
-    model: Arc<dyn Model>,
-    masker: Arc<Masker>,
-) -> Result<SessionParts, Refusal> {
-    let rollout =
-        RolloutWriter::create(&folder.dir.join("rollout.jsonl"), masker).map_err(|error| {
-            unavailable(
-                "rollout.create",
-                error.to_string(),
-                "check the disk that holds the run folder",
-            )
-        })?;
-    let session = SessionId::new();
-    let world = Arc::new(world);
-    let make = input.tools.unwrap_or(standard_tools);
-    let registry = Arc::new(Registry::new(make(&world)));
-    let opening = opening(input, &world)?;
-    let config = turn_config(input, &place.policy, session.as_str());
-    Ok(SessionParts {
-        run: folder.id.to_string(),
-        session,
-        model,
-        registry,
-        world,
-        verifier: Arc::new(verifier(&input.settings, place.prefix.clone())),
-        rollout,
-        config,
-        opening,
-    })
-}
-
-fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> TurnConfig {
+pub(super) fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> TurnConfig {
     let settings = &input.settings;
     let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     let limits = &settings.limits;
@@ -464,14 +472,14 @@ fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> TurnConfig {
         },
         on_deny: policy.on_deny(),
         base_url: settings.model.base_url.value.clone(),
-        untrusted: !input.untrusted_data.is_empty(),
+        untrusted: input.is_untrusted(),
     }
 }
 
 /// Equal denied calls in a row that end the Turn as blocked, instead of burning its steps.
 const EQUAL_DENIALS: u32 = 5;
 
-fn verifier(settings: &Settings, prefix: Vec<u8>) -> Verifier {
+pub(super) fn verifier(settings: &Settings, prefix: Vec<u8>) -> Verifier {
     Verifier {
         demands: Demands {
             expect: match settings.expect.value {
@@ -483,6 +491,7 @@ fn verifier(settings: &Settings, prefix: Vec<u8>) -> Verifier {
             keep: settings.keep.value.clone(),
             max_changed_files: settings.max_changed_files.value,
             max_changed_lines: settings.max_changed_lines.value,
+            ..Demands::default()
         },
         checks: settings
             .checks
@@ -500,7 +509,7 @@ fn verifier(settings: &Settings, prefix: Vec<u8>) -> Verifier {
 }
 
 /// What stands before the task: project rules, permissions, environment, untrusted data.
-fn opening(input: &RunInput, world: &ToolWorld) -> Result<Vec<Item>, Refusal> {
+pub(super) fn opening(input: &RunInput, world: &ToolWorld) -> Result<Vec<Item>, Refusal> {
     let mut items = Vec::new();
     items.extend(project_rules(world));
     for path in &input.settings.instructions.value {

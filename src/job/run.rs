@@ -67,6 +67,8 @@ pub async fn run(
         started,
         folder,
         warnings,
+        folder_of_settings,
+        parent,
     } = prepared;
     exec::adopt_orphans();
     let rollout = parts.rollout.clone();
@@ -75,9 +77,16 @@ pub async fn run(
     let model = parts.model.id().to_owned();
     let session = parts.session.to_string();
     let deadline = parts.config.limits.deadline;
-    let opened = rollout
-        .append(run_started(&parts, &folder.id, &settings, &grades, &root, &policy_file))
-        .await;
+    let mut started_record =
+        run_started(&parts, &folder.id, &settings, &grades, &root, &policy_file);
+    started_record.folder = folder_of_settings.display().to_string();
+    started_record.model_folder =
+        folder_of_settings.join(&settings.model.base_dir).display().to_string();
+    if let Some((run, kind)) = parent {
+        started_record.parent_run = Some(run);
+        started_record.parent_kind = Some(kind.to_owned());
+    }
+    let opened = rollout.append(Record::RunStarted(Box::new(started_record))).await;
     let mut watcher = Watcher { collected: Collected::default(), signal: None, deadline };
     watcher.collected.warnings = warnings;
     let end = match opened {
@@ -140,7 +149,12 @@ pub async fn run(
         cost: None,
         duration_ms: clock::millis_since(started),
     }));
+    // A Turn that was cut short had no verification, and so no diff of its own in the record.
+    let diff = Record::Diff(Box::new(evidence.record.clone()));
     let closed = async {
+        if !matches!(turn_end, TurnEnd::Completed) {
+            rollout.append(diff).await?;
+        }
         rollout.append(finished).await?;
         rollout.close().await
     };
@@ -197,12 +211,12 @@ fn run_started(
     grades: &[crate::exec::sandbox::Grade],
     root: &std::path::Path,
     policy_file: &str,
-) -> Record {
+) -> RunStartedRecord {
     let workspace = parts.world.workspace();
     let git = workspace.git();
     let sources: BTreeMap<String, String> =
         settings.rows().iter().map(|row| (row.key.clone(), row.source.to_string())).collect();
-    Record::RunStarted(Box::new(RunStartedRecord {
+    RunStartedRecord {
         run: run.clone(),
         session: parts.session.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -219,7 +233,7 @@ fn run_started(
         sandbox: serde_json::json!(grades),
         untrusted: parts.config.untrusted,
         ..RunStartedRecord::default()
-    }))
+    }
 }
 
 /// Watches the Session of a run.

@@ -70,6 +70,10 @@ pub enum ModelErrorKind {
     Cancelled,
     /// A scripted model met something its script does not expect.
     ScriptMismatch,
+    /// A replayed request is not the recorded one.
+    Diverged,
+    /// A replay asks for more than was recorded.
+    RecordOver,
 }
 
 impl ModelErrorKind {
@@ -95,6 +99,8 @@ impl ModelErrorKind {
             Self::Empty => "model.empty",
             Self::Cancelled => "model.cancelled",
             Self::ScriptMismatch => "model.script",
+            Self::Diverged => "replay.diverged",
+            Self::RecordOver => "replay.over",
         }
     }
 
@@ -120,7 +126,9 @@ impl ModelErrorKind {
             | Self::ContentFiltered
             | Self::Incomplete(_)
             | Self::Cancelled
-            | Self::ScriptMismatch => false,
+            | Self::ScriptMismatch
+            | Self::Diverged
+            | Self::RecordOver => false,
         }
     }
 }

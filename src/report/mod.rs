@@ -20,6 +20,7 @@ mod human;
 mod output;
 mod reporter;
 mod result;
+pub mod rollout_show;
 mod schema;
 mod spinner;
 pub mod summary;

@@ -26,28 +26,44 @@ pub(super) trait Sink: Send {
     fn pause(&mut self, wait: Duration);
 }
 
-/// The real file. Holding it open holds its lock.
-pub(super) struct FileSink(File);
+/// The real file. Holding it open holds its lock; and that of the file it was copied from.
+pub(super) struct FileSink {
+    file: File,
+    _source: Option<Box<FileSink>>,
+}
+
+impl FileSink {
+    fn new(file: File) -> Self {
+        Self { file, _source: None }
+    }
+
+    /// Keeps the lock of another file as long as this one.
+    pub(super) fn and_hold(self, source: Self) -> Self {
+        let mut held = self;
+        held._source = Some(Box::new(source));
+        held
+    }
+}
 
 impl Drop for FileSink {
     fn drop(&mut self) {
         // Closing would do, but for a child of this process that is just between fork and exec: it
         // has the same open file, and with it the lock.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
 impl Sink for FileSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        self.file.write(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
+        self.file.set_len(length)
     }
 
     fn pause(&mut self, wait: Duration) {
@@ -82,16 +98,29 @@ impl FileSink {
         // Without this the name itself may be gone after a power cut, and with it the record.
         rustix::fs::fsync(&directory)
             .map_err(|errno| RolloutError::io(path, "sync the folder of", &errno.into()))?;
-        Ok(Self(file))
+        Ok(Self::new(file))
     }
 
     /// Opens the rollout of an earlier run for more records.
     pub(super) fn open(path: &Path) -> Result<Self, RolloutError> {
+        Self::open_as(path, OFlags::RDWR | OFlags::APPEND)
+    }
+
+    /// The same, or for reading alone where nothing more is allowed; true where it can be written.
+    pub(super) fn open_or_read(path: &Path) -> Result<(Self, bool), RolloutError> {
+        match Self::open(path) {
+            Err(RolloutError::Io {
+                errno: Some(libc::EACCES | libc::EPERM | libc::EROFS), ..
+            }) => Ok((Self::open_as(path, OFlags::RDONLY)?, false)),
+            opened => Ok((opened?, true)),
+        }
+    }
+
+    fn open_as(path: &Path, how: OFlags) -> Result<Self, RolloutError> {
         let directory = open_directory(path)?;
         let name = file_name(path)?;
         // NONBLOCK so that a pipe of that name cannot hold us; a regular file ignores it.
-        let flags =
-            OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::LOOP) => {
@@ -104,12 +133,21 @@ impl FileSink {
         };
         require_regular(&file, path)?;
         lock(&file, path)?;
-        Ok(Self(file))
+        Ok(Self::new(file))
     }
 
     /// The open file, for reading what is already there.
     pub(super) fn file(&self) -> &File {
-        &self.0
+        &self.file
+    }
+}
+
+/// Whether a path names this very file.
+pub(super) fn is_the_same(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
+        _ => false,
     }
 }
 

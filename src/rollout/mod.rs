@@ -18,6 +18,7 @@
 mod cut;
 mod error;
 mod file;
+mod held;
 mod journal;
 mod line;
 mod mask;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use cut::{char_ceil, char_floor};
 pub use error::RolloutError;
+pub use held::{Continued, HeldRollout, branch_off, is_held};
 pub use line::{MAX_LINE, VERSION, ZERO_HASH};
 pub use mask::{MIN_SECRET, Masker, REPLACEMENT, SkippedSecret, StreamMasker};
 pub use read::{BadLine, ChainBreak, Entry, ReadReport, Reader, Rollout, read};

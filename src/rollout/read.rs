@@ -114,13 +114,18 @@ pub struct Reader<R> {
 
 impl Reader<BufReader<File>> {
     pub fn open(path: &Path) -> Result<Self, RolloutError> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|errno| RolloutError::io(path, "open", &errno.into()))?;
-        let file = File::from(fd);
-        require_regular(&file, path)?;
-        Ok(Self::new(BufReader::with_capacity(64 << 10, file), path))
+        Ok(Self::new(BufReader::with_capacity(64 << 10, open_to_read(path)?), path))
     }
+}
+
+/// Opens a rollout that is only looked at.
+pub(super) fn open_to_read(path: &Path) -> Result<File, RolloutError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| RolloutError::io(path, "open", &errno.into()))?;
+    let file = File::from(fd);
+    require_regular(&file, path)?;
+    Ok(file)
 }
 
 /// What one attempt at a line gave.
@@ -389,7 +394,11 @@ pub(super) fn position(file: &File, path: &Path) -> Result<Position, RolloutErro
     for entry in &mut reader {
         entry?;
     }
-    let report = reader.into_report();
+    position_after(&reader.into_report(), path)
+}
+
+/// Where a writer goes on after all that a reading found.
+pub(super) fn position_after(report: &ReadReport, path: &Path) -> Result<Position, RolloutError> {
     if report.records == 0 && report.lines > 0 {
         return Err(RolloutError::NotARollout {
             path: path.to_owned(),
@@ -400,7 +409,7 @@ pub(super) fn position(file: &File, path: &Path) -> Result<Position, RolloutErro
     Ok(Position {
         length: report.bytes,
         next_seq: report.last_seq.map_or(0, |seq| seq.wrapping_add(1)),
-        prev: report.last_hash,
+        prev: report.last_hash.clone(),
         unterminated: report.unterminated,
     })
 }

@@ -6,8 +6,8 @@
 //! the line.
 
 use crate::protocol::{
-    CallId, Item, PlanItem, RunId, SessionId, SubmissionId, ToolSpec, TurnEnd, TurnId, Usage,
-    Verdict,
+    CallId, Item, PlanItem, RunId, SessionId, SubmissionId, ToolSpec, TurnEnd, TurnId, Unmet,
+    Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,6 +62,11 @@ pub enum Record {
     Diff(Box<DiffRecord>),
     /// One check of the operator, run by this runner.
     Verification(Box<CheckRecord>),
+    /// What the verification of an attempt came to: all that does not hold.
+    Verified {
+        attempt: u32,
+        unmet: Vec<Unmet>,
+    },
     Compacted(Box<CompactedRecord>),
     /// History was cut back: what follows continues after the record `to_seq`. Files stay.
     RolledBack {
@@ -143,6 +148,7 @@ impl Record {
             Self::ProcessEnded(_) => "process_ended",
             Self::Diff(_) => "diff",
             Self::Verification(_) => "verification",
+            Self::Verified { .. } => "verified",
             Self::Compacted(_) => "compacted",
             Self::RolledBack { .. } => "rolled_back",
             Self::TurnCompleted { .. } => "turn_completed",
@@ -183,6 +189,10 @@ pub struct RunStartedRecord {
     pub parent_run: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_kind: Option<String>,
+    /// The current folder of the invocation: what relative paths of the settings are relative to.
+    pub folder: String,
+    /// What a model that is a file is relative to.
+    pub model_folder: String,
     /// The resolved spec, every default filled in.
     pub settings: Value,
     /// Where each setting came from: `flag`, `env`, `spec`, `default`.

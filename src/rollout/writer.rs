@@ -72,7 +72,7 @@ impl RolloutWriter {
         Self::start(Journal::new(sink, path.to_owned(), masker, position), path)
     }
 
-    fn start(journal: Journal<FileSink>, path: &Path) -> Result<Self, RolloutError> {
+    pub(super) fn start(journal: Journal<FileSink>, path: &Path) -> Result<Self, RolloutError> {
         let (queue, receiver) = mpsc::channel(QUEUE);
         let failed = Arc::new(OnceLock::new());
         let shared = Arc::clone(&failed);

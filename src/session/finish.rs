@@ -1,5 +1,6 @@
 //! The end of a Turn as the runner sees it: what the model says is done must hold.
 
+use super::ReplayedWorld;
 use super::turn::{Turn, failed};
 use crate::protocol::{EventMsg, TurnEnd, Unmet};
 use crate::rollout::Record;
@@ -9,6 +10,38 @@ use tokio::sync::mpsc;
 /// Takes the Turn diff, holds it against the operator's demands and runs the checks. What is left
 /// unmet goes back to the model or into the outcome.
 pub(super) async fn verify(turn: &Turn, attempt: u32) -> Result<Vec<Unmet>, TurnEnd> {
+    let unmet = match turn.parts.replayed.clone() {
+        Some(replayed) => look_up(turn, attempt, &replayed).await?,
+        None => run(turn, attempt).await?,
+    };
+    let verified = Record::Verified { attempt, unmet: unmet.clone() };
+    turn.emitter.record(verified).await.map_err(failed)?;
+    Ok(unmet)
+}
+
+/// What the record says this verification came to.
+async fn look_up(
+    turn: &Turn,
+    attempt: u32,
+    replayed: &ReplayedWorld,
+) -> Result<Vec<Unmet>, TurnEnd> {
+    let Some(recorded) = replayed.next_attempt() else {
+        return Err(TurnEnd::Failed {
+            reason: "replay.over".into(),
+            message: "the record has no further verification".into(),
+            retryable: false,
+        });
+    };
+    if let Some(diff) = recorded.diff {
+        pass_on(turn, attempt, VerifyEvent::Diff(diff)).await?;
+    }
+    for check in recorded.checks {
+        pass_on(turn, attempt, VerifyEvent::Done(check)).await?;
+    }
+    Ok(recorded.unmet)
+}
+
+async fn run(turn: &Turn, attempt: u32) -> Result<Vec<Unmet>, TurnEnd> {
     let (sender, mut notes) = mpsc::channel(super::QUEUE);
     let verifying =
         turn.parts.verifier.verify(&turn.parts.world, attempt, turn.context.cancel.token(), sender);

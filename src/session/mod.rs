@@ -10,12 +10,14 @@ mod emit;
 mod finish;
 mod limits;
 mod processes;
+mod replayed;
 mod step;
 mod turn;
 
 pub use cancel::TurnCancel;
 pub use contexts::{StepContext, TurnConfig, TurnContext};
 pub use limits::{Limits, cost};
+pub use replayed::{ReplayedAttempt, ReplayedLook, ReplayedWorld};
 
 use crate::clock;
 use crate::context::{History, WorldState};
@@ -44,8 +46,13 @@ pub struct SessionParts {
     pub verifier: Arc<Verifier>,
     pub rollout: RolloutWriter,
     pub config: TurnConfig,
-    /// Items that stand before the first user input: project rules, permissions, environment.
+    /// What the Session goes on from; empty for a new one.
+    pub history: History,
+    /// Items that stand before the first user input, after the history: project rules, permissions,
+    /// environment; and for a Session that is taken up again, what happened meanwhile.
     pub opening: Vec<crate::protocol::Item>,
+    /// Set where the world is not looked at but read from a record.
+    pub replayed: Option<Arc<ReplayedWorld>>,
 }
 
 /// What lives as long as the Session and belongs to its running Turn meanwhile.
@@ -101,11 +108,12 @@ pub fn spawn(parts: SessionParts) -> (SessionHandle, mpsc::Receiver<Event>) {
     let idle = Arc::new(watch::Sender::new(true));
     let handle = SessionHandle { ops, idle: idle.clone() };
     let emitter = Arc::new(Emitter::new(events, parts.rollout.clone()));
+    let memory = Memory { history: parts.history.clone(), ..Memory::default() };
     let session = Session {
         emitter,
         idle,
         inbox,
-        memory: Arc::new(Mutex::new(Memory::default())),
+        memory: Arc::new(Mutex::new(memory)),
         parts: Arc::new(parts),
         running: None,
     };

@@ -2,7 +2,7 @@
 
 use super::contexts::StepContext;
 use super::turn::{Turn, failed};
-use super::{Memory, emit::Emitter, processes};
+use super::{Memory, ReplayedWorld, emit::Emitter, processes};
 use crate::clock;
 use crate::context::{self, WorldSnapshot};
 use crate::model::{self, ModelError, ModelErrorKind, Response};
@@ -50,6 +50,36 @@ pub(super) async fn run(turn: &mut Turn, memory: &mut Memory) -> Result<Option<S
 /// Freezes what this sampling sees.
 async fn capture(turn: &Turn, memory: &mut Memory) -> Result<StepContext, TurnEnd> {
     processes::settle(turn).await?;
+    let observed = match turn.parts.replayed.clone() {
+        Some(replayed) => look_up(turn, memory, &replayed).await?,
+        None => look(turn, memory).await?,
+    };
+    let plan = turn.parts.registry.plan();
+    let config = &turn.context.config;
+    let prompt = memory.history.compile(&config.instructions, &plan.specs, &config.options);
+    Ok(StepContext { step: turn.ledger.steps, world: observed, plan, prompt })
+}
+
+/// What the record says was seen at this Step.
+async fn look_up(
+    turn: &Turn,
+    memory: &mut Memory,
+    replayed: &ReplayedWorld,
+) -> Result<WorldSnapshot, TurnEnd> {
+    if let Some(look) = replayed.looks.get(&turn.ledger.steps) {
+        let record = Record::WorldState {
+            step: turn.ledger.steps,
+            full: look.full,
+            sections: look.sections.clone(),
+        };
+        turn.emitter.record(record).await.map_err(failed)?;
+        turn.add_item(memory, look.item.as_ref().clone(), None).await?;
+    }
+    Ok(WorldSnapshot::default())
+}
+
+/// Looks at the world, and tells what is new in it.
+async fn look(turn: &Turn, memory: &mut Memory) -> Result<WorldSnapshot, TurnEnd> {
     let world = turn.parts.world.clone();
     let observed = world.with_workspace(|workspace| workspace.observe()).await;
     let observed = match observed {
@@ -75,10 +105,7 @@ async fn capture(turn: &Turn, memory: &mut Memory) -> Result<StepContext, TurnEn
         turn.add_item(memory, item, None).await?;
         memory.world_told.told(observed.clone());
     }
-    let plan = turn.parts.registry.plan();
-    let config = &turn.context.config;
-    let prompt = memory.history.compile(&config.instructions, &plan.specs, &config.options);
-    Ok(StepContext { step: turn.ledger.steps, world: observed, plan, prompt })
+    Ok(observed)
 }
 
 async fn sample(turn: &mut Turn, step: &StepContext) -> Result<Response, TurnEnd> {

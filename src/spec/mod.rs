@@ -14,6 +14,7 @@ mod parse;
 mod parse_model;
 mod parse_params;
 mod read;
+mod recorded;
 mod resolve;
 mod resolve_model;
 mod schema;
@@ -30,6 +31,7 @@ pub use fault::{At, Fault, Faults};
 pub use inputs::{InputText, is_invisible, render_inputs, strip_invisible};
 pub use keys::{ReferenceRow, reference};
 pub use parse::parse;
+pub use recorded::{recorded_flags, recorded_spec};
 pub use resolve::resolve;
 pub use schema::schema;
 pub use settings::{

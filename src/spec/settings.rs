@@ -25,6 +25,8 @@ impl fmt::Display for Source {
             Self::Flag(name) if name.starts_with('-') => write!(f, "flag {name}"),
             Self::Flag(name) => write!(f, "argument {name}"),
             Self::Env(name) => write!(f, "environment {name}"),
+            // The first line is 1: what has none came with the record of an earlier run.
+            Self::Spec { line: 0 } => f.write_str("the resumed run"),
             Self::Spec { line } => write!(f, "spec line {line}"),
             Self::Default => f.write_str("default"),
         }

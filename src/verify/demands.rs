@@ -1,9 +1,10 @@
 //! The operator's demands on what a Turn may and must have changed.
 
 use crate::protocol::Unmet;
-use crate::rollout::DiffRecord;
+use crate::rollout::{DiffRecord, FileChangeRecord, FileStatus};
 use crate::workspace::Workspace;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use std::collections::BTreeSet;
 
 /// What the Turn must have done to the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,12 +24,18 @@ pub struct Demands {
     pub keep: Vec<String>,
     pub max_changed_files: Option<u64>,
     pub max_changed_lines: Option<u64>,
+    /// Paths that earlier Turns of the Session changed: what is demanded of the work is demanded of
+    /// all of it, not of the part after the last interruption. Lines are counted for this Turn alone.
+    pub carried: BTreeSet<String>,
+    /// The commit that the Session began from: a carried path that is as it was there is no change.
+    pub carried_base: String,
 }
 
 impl Demands {
     /// What does not hold. `prefix` stands before every path of the diff.
     pub fn unmet(&self, diff: &DiffRecord, prefix: &[u8], workspace: &Workspace) -> Vec<Unmet> {
         let mut all = Vec::new();
+        let diff = &self.with_carried(diff);
         all.extend(self.size(diff));
         all.extend(self.kept(diff, prefix, workspace));
         for file in &self.require_files {
@@ -50,6 +57,23 @@ impl Demands {
             Expect::Changes | Expect::None | Expect::Any => {}
         }
         all
+    }
+
+    /// The diff with what earlier Turns changed and this one did not touch.
+    fn with_carried(&self, diff: &DiffRecord) -> DiffRecord {
+        let mut whole = diff.clone();
+        let known: BTreeSet<&str> = diff.files.iter().map(|file| file.path.as_str()).collect();
+        let earlier = self.carried.iter().filter(|path| !known.contains(path.as_str()));
+        whole.files.extend(earlier.map(|path| FileChangeRecord {
+            path: path.clone(),
+            renamed_from: None,
+            status: FileStatus::Modified,
+            added: 0,
+            removed: 0,
+            binary: false,
+            by: vec!["an earlier turn".into()],
+        }));
+        whole
     }
 
     fn size(&self, diff: &DiffRecord) -> Vec<Unmet> {

@@ -5,7 +5,7 @@ use crate::diff::{self, Diff, DiffOptions, FileChange, TreeEntry};
 use crate::rollout::{DiffRecord, FileChangeRecord, FileStatus};
 use crate::workspace::{By, Workspace, WorkspaceError};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long the search for a small diff may take before a coarse one is written.
@@ -91,6 +91,15 @@ pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, Worksp
 }
 
 impl Evidence {
+    /// Of these paths, those that this Turn changed, with their end.
+    pub fn ends_of(&self, paths: &BTreeSet<String>) -> BTreeMap<String, Option<TreeEntry>> {
+        let ends = paths.iter().filter_map(|path| {
+            let end = self.after.get(path.as_bytes())?;
+            Some((path.clone(), end.clone()))
+        });
+        ends.collect()
+    }
+
     /// Paths whose end differs between this and a later evidence, with their state here.
     pub fn what_changed_since(&self, later: &Self) -> Vec<(Vec<u8>, Option<TreeEntry>)> {
         let mut changed = Vec::new();

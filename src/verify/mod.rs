@@ -68,11 +68,17 @@ impl Verifier {
             return Err(VerifyFailure::broken("internal.diff_proof", why.clone()));
         }
         send(&notes, VerifyEvent::Diff(Box::new(evidence.record.clone()))).await;
-        let demands = self.demands.clone();
-        let record = evidence.record.clone();
+        let mut demands = self.demands.clone();
+        let mut record = evidence.record.clone();
         let prefix = self.prefix.clone();
+        let ends = evidence.ends_of(&demands.carried);
         let mut unmet = world
-            .with_workspace(move |workspace| Ok(demands.unmet(&record, &prefix, workspace)))
+            .with_workspace(move |workspace| {
+                let back = workspace.as_committed(&demands.carried_base, &ends)?;
+                demands.carried.retain(|path| !back.contains(path));
+                record.files.retain(|file| !back.contains(&file.path));
+                Ok(demands.unmet(&record, &prefix, workspace))
+            })
             .await
             .map_err(|error| VerifyFailure::broken("workspace.read", error.to_string()))?;
         for check in &self.checks {

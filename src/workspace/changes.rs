@@ -4,7 +4,7 @@
 //! mode. What git cannot express is listed beside the diff, and where the truth is not known to
 //! the last byte, that is said with the reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Workspace;
 use super::compare::Builder;
@@ -16,7 +16,7 @@ use super::git::{Head, Oid};
 use super::start::Start;
 use super::track::CallRef;
 use super::walk::Unseen;
-use crate::diff::FileChange;
+use crate::diff::{FileChange, TreeEntry};
 
 /// How a path changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,6 +114,25 @@ impl Workspace {
             Err(why) => builder.reasons.push(format!("commit {commit} cannot be read: {why}")),
         }
         Ok(builder.finish_start(Some(commit)))
+    }
+
+    /// Of these paths of the diff with their state now, those that are as `commit` has them; none
+    /// where the Turn did not start from that commit.
+    pub fn as_committed(
+        &mut self,
+        commit: &str,
+        ends: &BTreeMap<String, Option<TreeEntry>>,
+    ) -> Result<BTreeSet<String>, WorkspaceError> {
+        let at_start = self.captured.as_ref().and_then(|captured| captured.start.head.commit);
+        if ends.is_empty() || at_start.is_none_or(|start| start.hex() != commit) {
+            return Ok(BTreeSet::new());
+        }
+        let dirty = self.start_changes()?.files;
+        let back = ends.iter().filter(|(path, end)| {
+            let file = dirty.iter().find(|file| file.path == path.as_bytes());
+            file.is_some_and(|file| file.before == **end)
+        });
+        Ok(back.map(|(path, _)| path.clone()).collect())
     }
 
     /// The files of a commit below the workspace, by path relative to it.

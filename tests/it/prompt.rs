@@ -148,7 +148,23 @@ fn the_asking_commands_answer_yes_no_and_wrong_input() {
     place.write("bad.yaml", "version: 1\nexec: { alow: [] }\n");
     place.write("spec.yaml", "version: 1\ntask: t\nmodel: { use: scripted/m.yaml }\n");
     place.write("bad-spec.yaml", "version: 2\n");
-    let cases: [(&[&str], i32); 8] = [
+    place.write("tested.yaml", "version: 1\nexec: { allow: [\"true\"] }\ntests: [ { run: \"true; touch x\", expect: deny } ]\n");
+    place.write(
+        "untrue.yaml",
+        "version: 1\nexec: { allow: [\"true\"] }\ntests: [ { run: \"touch x\", expect: allow } ]\n",
+    );
+    let cases: [(&[&str], i32); 19] = [
+        (&["policy", "test", "tested.yaml"], 0),
+        (&["policy", "test", "untrue.yaml"], 1),
+        (&["policy", "test", "bad.yaml"], 2),
+        (&["policy", "explain", "--policy", "policy.yaml", "--", "true"], 0),
+        (&["policy", "explain", "--policy", "policy.yaml", "--", "true; touch x"], 1),
+        (&["policy", "explain", "--policy", "missing.yaml", "--", "true"], 2),
+        (&["policy", "explain", "--json", "--", "ls", "-la"], 0),
+        (&["policy", "show", "inspect"], 0),
+        (&["policy", "show", "nothing"], 2),
+        (&["policy", "init"], 0),
+        (&["policy", "schema"], 0),
         (&["policy", "check", "policy.yaml"], 0),
         (&["policy", "check", "bad.yaml"], 1),
         (&["policy", "check", "missing.yaml"], 2),
@@ -162,6 +178,10 @@ fn the_asking_commands_answer_yes_no_and_wrong_input() {
         let done = Run::new(&place, args).finish();
         assert_eq!(done.status, status, "{args:?}: {}{}", done.stdout, done.stderr);
     }
+    let made = Run::new(&place, &["policy", "init"]).finish().stdout;
+    place.write("made.yaml", made);
+    let done = Run::new(&place, &["policy", "check", "made.yaml"]).finish();
+    assert_eq!(done.status, 0, "what init prints is a policy: {}", done.stderr);
     let schema = Run::new(&place, &["spec", "schema"]).finish();
     assert!(
         serde_json::from_str::<Value>(&schema.stdout).unwrap()["properties"]["task"].is_object()

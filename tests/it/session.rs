@@ -141,6 +141,9 @@ async fn ready(model: Arc<Fake>) -> Ready {
         ci_command_files: Vec::new(),
         lookup: Box::new(|_| None),
         launcher: binary(),
+        folder: place.path(""),
+        going: None,
+        model_instead: None,
         started: Instant::now(),
         tools: None,
     };

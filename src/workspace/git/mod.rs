@@ -6,6 +6,7 @@
 
 pub(crate) mod config;
 pub(crate) mod index;
+mod make;
 pub(crate) mod objects;
 mod oid;
 mod pack;
@@ -13,6 +14,7 @@ mod place;
 pub(crate) mod tree;
 pub(crate) mod watch;
 
+pub use make::{MakeError, make_start};
 pub use oid::{ObjectFormat, Oid};
 pub(crate) use place::head_of_nested;
 pub use place::{GitPlace, Head};

@@ -1,0 +1,154 @@
+//! The parts of a Session put together, for a new one and for one that goes on from a record.
+
+use super::artifacts::Artifacts;
+use super::folder::RunFolder;
+use super::prepare::{
+    Hands, Place, Refusal, RunInput, open_model, opening, turn_config, unavailable, verifier,
+};
+use super::resume::{self, Going};
+use crate::context::{History, Interruption};
+use crate::exec::sandbox::Grade;
+use crate::model::Model;
+use crate::protocol::{Item, RunId, SessionId};
+use crate::rollout::{Masker, RolloutError, RolloutWriter};
+use crate::session::SessionParts;
+use crate::spec::Isolate;
+use crate::tools::{Registry, ToolWorld, standard_tools};
+use std::sync::Arc;
+
+pub(super) struct Made {
+    pub place: Place,
+    pub exec_grades: Vec<Grade>,
+    pub parts: SessionParts,
+    pub parent: Option<(RunId, &'static str)>,
+}
+
+/// Puts a run together in its folder.
+pub(super) async fn make(
+    input: &mut RunInput,
+    place: Place,
+    folder: &mut RunFolder,
+    artifacts: Option<&Artifacts>,
+    masker: Arc<Masker>,
+    warnings: &mut Vec<String>,
+) -> Result<Made, Refusal> {
+    let model = open_model(input)?;
+    let mut place = place;
+    let mut reused = None;
+    if let Some(going) = &input.going {
+        let copied = input.settings.isolate.value == Isolate::Copy;
+        going.check(place.policy.digest(), &place.workspace, copied)?;
+        reused = going.copy_to_go_on_in(folder, input.settings.isolate.value)?;
+    }
+    match reused {
+        Some(copy) => {
+            let _ = std::fs::remove_dir(std::mem::replace(&mut folder.copy, copy));
+            place = place.moved(&folder.copy)?;
+        }
+        None => place = place.isolated(input, folder)?,
+    }
+    let exec = Hands::make(input, &place, folder, artifacts, masker.clone(), warnings).await?;
+    let going = input.going.take();
+    let parent = going
+        .as_ref()
+        .and_then(|going| Some((going.past.run.as_ref()?.run.clone(), going.kind.as_str())));
+    let parts = match going {
+        None => session_parts(input, &place, folder, exec.world, model, masker)?,
+        Some(going) => {
+            going_parts(input, going, &place, folder, exec.world, model, masker, warnings)?
+        }
+    };
+    Ok(Made { place, exec_grades: exec.grades, parts, parent })
+}
+
+pub(super) fn session_parts(
+    input: &RunInput,
+    place: &Place,
+    folder: &RunFolder,
+    world: ToolWorld,
+    model: Arc<dyn Model>,
+    masker: Arc<Masker>,
+) -> Result<SessionParts, Refusal> {
+    let path = folder.dir.join("rollout.jsonl");
+    let rollout = RolloutWriter::create(&path, masker).map_err(|error| no_record(&error))?;
+    let opening = opening(input, &world)?;
+    Ok(parts_of(input, place, folder, world, model, rollout, SessionId::new(), opening))
+}
+
+fn no_record(error: &RolloutError) -> Refusal {
+    let hint = "check the disk that holds the run folder";
+    unavailable("rollout.create", error.to_string(), hint)
+}
+
+/// The parts of a Session that goes on from a record.
+#[allow(clippy::too_many_arguments, reason = "each is a part of its own")]
+pub(super) fn going_parts(
+    input: &RunInput,
+    mut going: Going,
+    place: &Place,
+    folder: &RunFolder,
+    world: ToolWorld,
+    model: Arc<dyn Model>,
+    masker: Arc<Masker>,
+    warnings: &mut Vec<String>,
+) -> Result<SessionParts, Refusal> {
+    let files = {
+        let mut workspace = world.workspace();
+        let recovered = going.recover(folder, &workspace).map_err(|error| {
+            let hint = "look at the files the message names; the journal says what was to be done";
+            unavailable("resume.patch", error.to_string(), hint)
+        })?;
+        resume::files_since(&going.past, &recovered, &mut workspace)
+            .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?
+    };
+    let settings = resume::changed_settings(going.settings(), &input.settings);
+    warnings.extend(settings.iter().map(|line| format!("changed since the last run: {line}")));
+    for call in &going.past.unknown {
+        let call = resume::in_words(call);
+        warnings
+            .push(format!("whether this call took effect is unknown, it is not run again: {call}"));
+    }
+    let about = Interruption { files, settings, ..Interruption::default() };
+    let opening = going.opening(opening(input, &world)?, about);
+    going.remove_leftovers(folder);
+    let rollout =
+        going.continue_record(folder, masker, warnings).map_err(|error| no_record(&error))?;
+    let session = going.session();
+    let mut parts = parts_of(input, place, folder, world, model, rollout, session, opening);
+    parts.history = going.history();
+    let mut verifier = verifier(&input.settings, place.prefix.clone());
+    verifier.demands.carried = going.past.changed;
+    verifier.demands.carried_base = going.past.base_commit;
+    parts.verifier = Arc::new(verifier);
+    Ok(parts)
+}
+
+#[allow(clippy::too_many_arguments, reason = "each is a part of its own")]
+fn parts_of(
+    input: &RunInput,
+    place: &Place,
+    folder: &RunFolder,
+    world: ToolWorld,
+    model: Arc<dyn Model>,
+    rollout: RolloutWriter,
+    session: SessionId,
+    opening: Vec<Item>,
+) -> SessionParts {
+    let world = Arc::new(world);
+    let make = input.tools.unwrap_or(standard_tools);
+    let registry = Arc::new(Registry::new(make(&world)));
+    let config = turn_config(input, &place.policy, session.as_str());
+    SessionParts {
+        run: folder.id.to_string(),
+        session,
+        model,
+        registry,
+        world,
+        verifier: Arc::new(verifier(&input.settings, place.prefix.clone())),
+        rollout,
+        config,
+        history: History::default(),
+        opening,
+        replayed: None,
+    }
+}
