@@ -56,7 +56,10 @@ impl Environment {
     pub fn new(input: EnvironmentInput, path: &CleanPath) -> Self {
         let mut pairs = Vec::new();
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        put(&mut pairs, "PATH", &path.value());
+        // Empty inside a container, which knows its own.
+        if !path.value().is_empty() {
+            put(&mut pairs, "PATH", &path.value());
+        }
         put(&mut pairs, "HOME", &text(&input.scratch.join("home")));
         put(&mut pairs, "TMPDIR", &text(&input.scratch.join("tmp")));
         put(&mut pairs, "XDG_CACHE_HOME", &text(&input.scratch.join("home/.cache")));

@@ -65,7 +65,9 @@ fn serve(mut socket: UnixStream) -> io::Result<()> {
     let status = watch(&mut socket, &signals, pid)?;
     let (stragglers, left) = end_tree();
     let ended_by_itself = matches!(status, Some((Some(_), _)));
-    if let Some(afterwards) = order.afterwards.as_ref().filter(|_| !ended_by_itself) {
+    if let Some(afterwards) =
+        order.afterwards.as_ref().filter(|last| last.always || !ended_by_itself)
+    {
         run_afterwards(afterwards);
     }
     let (code, signal) = status.unwrap_or((None, Some(libc::SIGKILL)));

@@ -8,7 +8,10 @@
 
 mod capture;
 mod children;
+mod container;
+mod engine;
 mod environment;
+mod host;
 mod launched;
 mod launcher;
 mod live;
@@ -21,7 +24,10 @@ mod streams;
 
 pub use capture::{Captured, Stream};
 pub use children::adopt_orphans;
+pub use container::{Container, ContainerConfig, ContainerError, ContainerWalls, Place};
+pub use engine::{CLIENT_VARIABLES, Engine, Runtime};
 pub use environment::{Environment, EnvironmentInput};
+pub use host::Host;
 pub use launched::Wiring;
 pub use launcher::{LAUNCHER_ARG, launcher_main};
 pub use live::{End, InputError, Live};

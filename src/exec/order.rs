@@ -31,8 +31,7 @@ pub struct Order {
     /// that no command may reach: no layer of the sandbox is put on it.
     #[serde(default)]
     pub unconfined: bool,
-    /// Runs once the tree has ended, unless the command ended by itself: takes away a container whose
-    /// client was killed.
+    /// Runs once the tree has ended: takes away a container whose client was killed.
     #[serde(default)]
     pub afterwards: Option<Afterwards>,
     /// Instead of running anything: confine a child, try what must fail, and report.
@@ -58,6 +57,8 @@ pub struct Afterwards {
     pub program: PathBuf,
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
+    /// Also where the command ended by itself.
+    pub always: bool,
 }
 
 /// What a probe tries once it is confined.

@@ -11,6 +11,8 @@ const FALLBACK: &[&str] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CleanPath {
     folders: Vec<PathBuf>,
+    /// Programs are looked up elsewhere: inside a container.
+    inside: bool,
 }
 
 impl CleanPath {
@@ -30,7 +32,12 @@ impl CleanPath {
                 folders.push(folder);
             }
         }
-        Self { folders }
+        Self { folders, inside: false }
+    }
+
+    /// For a container, whose programs cannot be looked up from here: a plain name stands for itself.
+    pub fn inside() -> Self {
+        Self { folders: Vec::new(), inside: true }
     }
 
     pub fn folders(&self) -> &[PathBuf] {
@@ -47,6 +54,9 @@ impl CleanPath {
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         if name.is_empty() || name.contains('/') || name == "." || name == ".." {
             return None;
+        }
+        if self.inside {
+            return Some(PathBuf::from(name));
         }
         self.folders.iter().map(|folder| folder.join(name)).find(|file| is_executable(file))
     }

@@ -2,12 +2,13 @@
 
 use super::capture::Captured;
 use super::environment::Environment;
+use super::host::{Host, Local, Work};
 use super::launched::{Launched, Wiring};
 use super::live::{Bounds, End, LAUNCHER_GRACE, Live};
 use super::order::{Finding, Input, Order, ProbeOrder, Report};
 use super::sandbox::{Confinement, Sandbox};
 use super::{CleanPath, ExecError};
-use crate::policy::{Command as Permitted, ExecPermit, Network};
+use crate::policy::ExecPermit;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub struct ExecutorConfig {
 /// Runs permitted commands.
 pub struct Executor {
     config: ExecutorConfig,
-    shell: Option<PathBuf>,
+    host: Arc<dyn Host>,
 }
 
 /// Bounds of one command.
@@ -71,13 +72,23 @@ impl Finished {
 
 impl Executor {
     pub fn new(config: ExecutorConfig) -> Self {
-        let shell = config.path.find("bash");
-        Self { config, shell }
+        let host = Arc::new(Local::new(config.sandbox.clone(), &config.path));
+        Self::on(host, config)
+    }
+
+    /// Runs commands elsewhere than on this machine.
+    pub fn on(host: Arc<dyn Host>, config: ExecutorConfig) -> Self {
+        Self { config, host }
+    }
+
+    /// At the end of a run: takes away whatever of it is left where its commands ran.
+    pub async fn leave(&self) {
+        self.host.leave().await;
     }
 
     /// Whether scripts can run at all.
     pub fn has_bash(&self) -> bool {
-        self.shell.is_some()
+        self.host.has_bash()
     }
 
     pub fn path(&self) -> &CleanPath {
@@ -105,9 +116,15 @@ impl Executor {
         wiring: Wiring,
         limits: RunLimits,
     ) -> Result<Live, ExecError> {
-        let mut order = self.order(&permit)?;
-        let timeout =
-            permit.attributes().timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
+        let attributes = permit.attributes();
+        let mut order = self.host.order(Work {
+            command: permit.command(),
+            cwd: permit.cwd(),
+            env: self.config.environment.for_command(&attributes.env),
+            network: &attributes.network,
+            wiring,
+        })?;
+        let timeout = attributes.timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
         let mut launched = Launched::start(&self.config.launcher, &mut order, wiring).await?;
         match launched.reports.next().await {
             Some(Report::Started { .. }) => {}
@@ -115,39 +132,6 @@ impl Executor {
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
         Ok(Live::attend(launched, Bounds { timeout, output: limits.output }))
-    }
-
-    fn order(&self, permit: &ExecPermit) -> Result<Order, ExecError> {
-        let attributes = permit.attributes();
-        let (program, argv) = match permit.command() {
-            Permitted::Argv { program, argv } => (program.clone(), argv.clone()),
-            Permitted::Script(text) => self.script(text)?,
-        };
-        Ok(Order {
-            program,
-            argv,
-            env: self.config.environment.for_command(&attributes.env),
-            cwd: permit.cwd().to_owned(),
-            confinement: self.config.sandbox.confinement(attributes.network != Network::None),
-            input: Input::Nothing,
-            unconfined: false,
-            afterwards: None,
-            probe: None,
-        })
-    }
-
-    /// bash without profile, rc file or exported functions. Where there is none, `sh` runs what the
-    /// operator named; the model's scripts are refused before they come here.
-    fn script(&self, text: &str) -> Result<(PathBuf, Vec<String>), ExecError> {
-        if let Some(bash) = &self.shell {
-            let argv = ["bash", "--noprofile", "--norc", "-c", text].map(str::to_owned).to_vec();
-            return Ok((bash.clone(), argv));
-        }
-        let sh = self.config.path.find("sh").ok_or_else(|| ExecError::Start {
-            program: "sh".into(),
-            cause: "there is neither bash nor sh on the PATH of commands".into(),
-        })?;
-        Ok((sh, ["sh", "-c", text].map(str::to_owned).to_vec()))
     }
 
     /// Confines a child exactly as commands will be, and reports what held.

@@ -5,6 +5,7 @@ mod ask;
 mod assemble;
 mod collect;
 mod compact;
+mod container;
 mod find;
 mod folder;
 mod isolate;

@@ -3,6 +3,7 @@
 
 use super::artifacts::Artifacts;
 use super::assemble::{Made, make};
+use super::container;
 use super::folder::RunFolder;
 use super::isolate::{copy_tree, prefix_in_repository};
 use super::places::{self, Surroundings};
@@ -17,7 +18,7 @@ use crate::policy::{Ground, Policy, PolicyFile, SandboxLevel};
 use crate::protocol::{Item, Outcome, PromptOptions, RunId, State};
 use crate::rollout::Masker;
 use crate::session::{Limits, SessionParts, TurnConfig};
-use crate::spec::{Fault, Isolate, SandboxMode, Settings};
+use crate::spec::{self, Fault, Isolate, SandboxMode, Settings};
 use crate::tools::{ToolLimits, ToolWorld, WorldFacts};
 use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace::{self, Workspace};
@@ -282,7 +283,12 @@ impl Hands {
         let policy = place.policy.as_ref();
         let writable =
             |path: &Path| path.starts_with(&place.workspace) || places::is_writable(policy, path);
-        let path = CleanPath::new(input.path.as_deref(), &writable);
+        let outside = CleanPath::new(input.path.as_deref(), &writable);
+        let contained = match &input.settings.environment.value {
+            spec::Environment::Local => None,
+            spec::Environment::Container(container) => Some(container),
+        };
+        let path = if contained.is_some() { CleanPath::inside() } else { outside.clone() };
         let environment = environment(input, place, folder, &path);
         let mut programs = path.folders().to_vec();
         programs.extend(environment.tool_homes().iter().cloned());
@@ -290,17 +296,22 @@ impl Hands {
         protected.extend(place.ground.git_dirs.iter().cloned());
         protected.push(place.workspace.join(".git"));
         let around = Surroundings { scratch: folder.scratch.clone(), programs, protected };
-        let plan = Plan::new(places::plan_input(policy, &around));
+        let plan_input = places::plan_input(policy, &around);
+        let plan = Plan::new(plan_input.clone());
         let facts = WorldFacts { path: path.clone(), writable: plan.writable().to_vec() };
         let guarded = plan.protected_inside().to_vec();
-        let sandbox = sandbox(input, place, folder, plan, warnings).await?;
-        let grades = sandbox.grades().to_vec();
-        let executor = Executor::new(ExecutorConfig {
-            launcher: input.launcher.clone(),
-            sandbox,
-            environment,
-            path,
-        });
+        let launcher = input.launcher.clone();
+        let executor = if let Some(wanted) = contained {
+            let (host, grades) =
+                container::open(wanted, input, policy, folder, plan_input, &outside).await?;
+            let walls = container::walls(sandbox_level(input, policy), grades, warnings)?;
+            let sandbox = Arc::new(walls);
+            Executor::on(host, ExecutorConfig { launcher, sandbox, environment, path })
+        } else {
+            let sandbox = sandbox(input, place, folder, plan, warnings).await?;
+            Executor::new(ExecutorConfig { launcher, sandbox, environment, path })
+        };
+        let grades = executor.sandbox().grades().to_vec();
         let options = workspace::Options {
             exclude: artifacts.map(|artifacts| absolute(artifacts.path())).into_iter().collect(),
             store: folder.store.clone(),
@@ -350,12 +361,22 @@ fn environment(
     safe_directories.dedup();
     let made_of = EnvironmentInput {
         scratch: folder.scratch.clone(),
-        home: input.home.clone(),
+        // The tools of the operator's home are not in a container.
+        home: input.home.clone().filter(|_| !path.value().is_empty()),
         passed,
         set: rules.set.clone(),
         safe_directories,
     };
     Environment::new(made_of, path)
+}
+
+fn sandbox_level(input: &RunInput, policy: &Policy) -> SandboxLevel {
+    match input.settings.sandbox.value {
+        Some(SandboxMode::Require) => SandboxLevel::Require,
+        Some(SandboxMode::BestEffort) => SandboxLevel::BestEffort,
+        Some(SandboxMode::Off) => SandboxLevel::Off,
+        None => policy.sandbox().level,
+    }
 }
 
 /// The sandbox as the policy and the flag want it, probed by doing it.
@@ -366,12 +387,7 @@ async fn sandbox(
     plan: Plan,
     warnings: &mut Vec<String>,
 ) -> Result<Arc<dyn Sandbox>, Refusal> {
-    let level = match input.settings.sandbox.value {
-        Some(SandboxMode::Require) => SandboxLevel::Require,
-        Some(SandboxMode::BestEffort) => SandboxLevel::BestEffort,
-        Some(SandboxMode::Off) => SandboxLevel::Off,
-        None => place.policy.sandbox().level,
-    };
+    let level = sandbox_level(input, &place.policy);
     if level == SandboxLevel::Off {
         warnings
             .push("the sandbox is off: allowed commands can reach whatever this user can".into());

@@ -104,6 +104,7 @@ pub async fn run(
     // The Turn ended them; what a broken Turn left behind ends here, before the diff is taken.
     let left = tools::end_all(&world, "turn_end").await;
     watcher.collected.processes.extend(left.into_iter().map(|settled| settled.process));
+    world.executor.leave().await;
     let mut around = Vec::new();
     let taken = world.with_workspace(move |workspace| take_evidence(workspace, &prefix)).await;
     let (evidence, start_diff) = taken.unwrap_or_else(|error| {

@@ -83,6 +83,18 @@ pub fn job_name(text: &str) -> Result<(), String> {
     ))
 }
 
+/// An image or a container, as the engines write them. The first character keeps it from being read as
+/// an option.
+pub fn container_reference(text: &str) -> Result<(), String> {
+    let fits = (1..=300).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@+".contains(c));
+    if fits {
+        return Ok(());
+    }
+    Err(format!("must be a name such as registry.example.com/team/tools:1.2, not {}", quoted(text)))
+}
+
 /// `PROVIDER/NAME`. Which providers exist is known where they are built, not here.
 pub fn model_name(text: &str) -> Result<ModelName, String> {
     let fault = || format!("must be PROVIDER/NAME, not {}", quoted(text));

@@ -47,6 +47,7 @@ defaults! {
     key VERIFY_ATTEMPTS: u64 = 3, "verify.attempts", "How often failing checks are fed back to the model.";
     key CHECK_TIMEOUT: Duration = Duration::from_secs(10 * 60), "verify.checks[].timeout", "Wall clock of one check.";
     key ENVIRONMENT: &str = "local", "environment", "Where the tools run.";
+    key CONTAINER_RUNTIME: &str = "docker", "environment.container.runtime", "The engine's command line.";
     key OUTPUT: &str = "human", "output", "What standard output and standard error carry.";
     key COLOR: &str = "auto", "color", "Whether output is coloured; auto asks the terminal.";
     fixed EQUAL_FAILURES: u64 = 10, "equal_failures", "Equal failures in a row that end the Turn.";

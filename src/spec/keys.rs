@@ -118,7 +118,11 @@ pub const ROOT: &[Key] = &[
     later("mcp", "MCP servers."),
     later("hooks", "Commands that are asked or told at fixed points of the run."),
     key("agents", Type::Table(AGENTS), "Sub-agents."),
-    key("environment", Type::Choice(ENVIRONMENT), "Where the tools run."),
+    key(
+        "environment",
+        Type::OneOf(&[Type::Choice(ENVIRONMENT), Type::Table(ENVIRONMENT_TABLE)]),
+        "Where the tools run.",
+    ),
     key("artifacts", Type::Path, "The folder where the run's files are published.")
         .flag("--artifacts"),
 ];
@@ -213,6 +217,20 @@ pub const CHECK: &[Key] = &[
     key("run", Type::Text, "The command. Required."),
     key("timeout", Type::Duration, "Wall clock of this check."),
 ];
+
+pub const ENVIRONMENT_TABLE: &[Key] = &[key(
+    "container",
+    Type::Table(CONTAINER),
+    "Commands run in containers; the runner stays outside.",
+)];
+
+pub const CONTAINER: &[Key] = &[
+    key("image", Type::Text, "An image: each command gets a container of its own."),
+    key("name", Type::Text, "Instead of an image, a container that runs already."),
+    key("runtime", Type::Choice(CONTAINER_RUNTIMES), "The engine's command line."),
+];
+
+pub const CONTAINER_RUNTIMES: &[&str] = &["docker", "podman"];
 
 pub const AGENTS: &[Key] = &[key("enabled", Type::Off, "Whether the model may start sub-agents.")];
 

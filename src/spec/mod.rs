@@ -40,6 +40,7 @@ pub use settings::{
 };
 pub use show::Row;
 pub use types::{
-    CheckSpec, Expect, Input, InputFrom, Isolate, KeyFrom, LimitsSpec, ModelName, ModelSpec, Named,
-    Param, ParamKind, Placed, Prices, Spec, TaskText, VerifySpec,
+    CheckSpec, Container, ContainerFrom, ContainerRuntime, Environment, Expect, Input, InputFrom,
+    Isolate, KeyFrom, LimitsSpec, ModelName, ModelSpec, Named, Param, ParamKind, Placed, Prices,
+    Spec, TaskText, VerifySpec,
 };

@@ -2,7 +2,7 @@
 
 use super::check;
 use super::fault::{At, Fault, Faults};
-use super::keys::{self, Field, Fields, not_supported};
+use super::keys::{self, Field, Fields};
 use super::parse_model;
 use super::parse_params::{read_inputs, read_params};
 use super::read::{
@@ -64,7 +64,7 @@ fn read_root(mut fields: Fields<'_>, spec: &mut Spec, faults: &mut Faults) {
     if let Some(field) = fields.take("agents") {
         read_agents(&field, faults);
     }
-    read_environment(&mut fields, faults);
+    spec.environment = read_environment(&mut fields, faults);
     spec.artifacts = checked(fields.take("artifacts"), faults, check::path);
     fields.finish(faults);
 }
@@ -205,17 +205,52 @@ fn read_agents(field: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-fn read_environment(fields: &mut Fields<'_>, faults: &mut Faults) {
-    let Some(field) = fields.take("environment") else { return };
-    let container = match &field.node.kind {
-        Kind::Map(entries) => entries.iter().any(|(key, _)| key.name == "container"),
-        Kind::Str(word) => word == "container",
-        _ => false,
-    };
-    if container {
-        return not_supported(field.node.at, "environment.container", faults);
+fn read_environment(fields: &mut Fields<'_>, faults: &mut Faults) -> Option<Placed<Environment>> {
+    let field = fields.take("environment")?;
+    let at = field.node.at;
+    match &field.node.kind {
+        Kind::Map(_) => {
+            let mut inner = Fields::open(field.node, &field.path, keys::ENVIRONMENT_TABLE, faults)?;
+            let container = inner.take("container");
+            inner.finish(faults);
+            let Some(container) = container else {
+                faults.add(at, "\"environment\" is empty", CONTAINER_FORM);
+                return None;
+            };
+            let container = read_container(&container, faults)?;
+            Some(Placed::new(Environment::Container(container), at))
+        }
+        Kind::Str(word) if word == "container" => {
+            faults.add(at, "\"environment: container\" names no image", CONTAINER_FORM);
+            None
+        }
+        _ => {
+            choice_word(&field, keys::ENVIRONMENT, faults);
+            Some(Placed::new(Environment::Local, at))
+        }
     }
-    choice_word(&field, keys::ENVIRONMENT, faults);
+}
+
+const CONTAINER_FORM: &str = "write: environment: { container: { image: NAME } }";
+
+fn read_container(field: &Field<'_>, faults: &mut Faults) -> Option<Container> {
+    let mut fields = Fields::open(field.node, &field.path, keys::CONTAINER, faults)?;
+    let image = checked(fields.take("image"), faults, check::container_reference);
+    let name = checked(fields.take("name"), faults, check::container_reference);
+    let runtime = choice(fields.take("runtime"), ContainerRuntime::CHOICES, faults);
+    fields.finish(faults);
+    let from = match (image, name) {
+        (Some(image), None) => ContainerFrom::Image(image.value),
+        (None, Some(name)) => ContainerFrom::Name(name.value),
+        (None, None) if !faults.list.is_empty() => return None,
+        _ => {
+            let what = format!("\"{}\" needs one of \"image\" and \"name\"", field.path);
+            faults.add(field.node.at, what, CONTAINER_FORM);
+            return None;
+        }
+    };
+    let runtime = runtime.map(|runtime| runtime.value).unwrap_or_default();
+    Some(Container { from, runtime })
 }
 
 /// Faults that need more than one key.

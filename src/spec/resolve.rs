@@ -73,6 +73,7 @@ pub fn resolve(
             None,
         )
         .or(false),
+        environment: pick(None, copy(&spec.environment)).or(Environment::Local),
         artifacts: from.path(&flags.artifacts, "--artifacts", &spec.artifacts).optional(),
         json,
         quiet,

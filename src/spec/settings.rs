@@ -4,7 +4,7 @@
 //! spec, then default. `--dry-run` and the result record print the source, so that nobody has to
 //! guess why a run did what it did.
 
-use super::types::{Expect, Input, Isolate, KeyFrom, ModelName, Prices};
+use super::types::{Environment, Expect, Input, Isolate, KeyFrom, ModelName, Prices};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -194,6 +194,7 @@ pub struct Settings {
     pub verify_attempts: Setting<u64>,
     pub checks: Setting<Vec<Check>>,
     pub fail_on_changes: Setting<bool>,
+    pub environment: Setting<Environment>,
     pub artifacts: Setting<Option<PathBuf>>,
     pub json: Setting<bool>,
     pub quiet: Setting<bool>,

@@ -2,7 +2,9 @@
 
 use super::defaults::Show;
 use super::settings::{Color, SandboxMode, Setting, Settings, Source, TaskSource};
-use super::types::{Expect, InputFrom, Isolate, KeyFrom, Prices};
+use super::types::{
+    ContainerFrom, ContainerRuntime, Environment, Expect, InputFrom, Isolate, KeyFrom, Prices,
+};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,6 +54,7 @@ impl Settings {
         });
         rows.push("verify.checks", checks.collect(), self.checks.source);
         rows.add("fail_on_changes", &self.fail_on_changes);
+        rows.add("environment", &self.environment);
         rows.add("artifacts", &self.artifacts);
         rows.add("json", &self.json);
         rows.add("quiet", &self.quiet);
@@ -174,6 +177,18 @@ impl ToValue for Prices {
 impl ToValue for Isolate {
     fn to_value(&self) -> Value {
         word_of(*self, Self::CHOICES)
+    }
+}
+
+impl ToValue for Environment {
+    fn to_value(&self) -> Value {
+        let Self::Container(container) = self else { return json!("local") };
+        let runtime = word_of(container.runtime, ContainerRuntime::CHOICES);
+        let container = match &container.from {
+            ContainerFrom::Image(image) => json!({ "image": image, "runtime": runtime }),
+            ContainerFrom::Name(name) => json!({ "name": name, "runtime": runtime }),
+        };
+        json!({ "container": container })
     }
 }
 

@@ -43,6 +43,7 @@ pub struct Spec {
     pub max_changed_files: Option<Placed<u64>>,
     pub max_changed_lines: Option<Placed<u64>>,
     pub verify: VerifySpec,
+    pub environment: Option<Placed<Environment>>,
     pub artifacts: Option<Placed<String>>,
 }
 
@@ -176,6 +177,40 @@ pub enum Isolate {
 
 impl Isolate {
     pub const CHOICES: &[(&str, Self)] = &[("none", Self::None), ("copy", Self::Copy)];
+}
+
+/// Where the tools' commands run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Environment {
+    #[default]
+    Local,
+    Container(Container),
+}
+
+/// A container engine and what it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    pub from: ContainerFrom,
+    pub runtime: ContainerRuntime,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContainerFrom {
+    /// Each command gets a container of its own.
+    Image(String),
+    /// Commands are executed in a container that runs already.
+    Name(String),
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ContainerRuntime {
+    #[default]
+    Docker,
+    Podman,
+}
+
+impl ContainerRuntime {
+    pub const CHOICES: &[(&str, Self)] = &[("docker", Self::Docker), ("podman", Self::Podman)];
 }
 
 /// What the Turn must have done to the workspace.

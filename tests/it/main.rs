@@ -1,6 +1,7 @@
 //! One binary for all tests that need real parts: processes, files, sockets, git.
 
 mod cases;
+mod container;
 mod exec;
 mod live;
 mod messages;

@@ -103,6 +103,11 @@ impl Floor {
         Self { plan, grades }
     }
 
+    /// The grades alone, for walls that are not ours.
+    pub fn into_grades(self) -> Vec<Grade> {
+        self.grades
+    }
+
     /// The grades that fall short of `prevented`, for refusing under `sandbox: require`.
     pub fn shortfalls(&self) -> Vec<&Grade> {
         self.grades.iter().filter(|grade| grade.required && grade.held == Held::NotHeld).collect()

@@ -225,19 +225,27 @@ const CASES: &[Case] = &[
     ("verify list", "version: 1\nverify: [make]\n", &[
         r#"t.yaml:2:9: "verify" must be a mapping, not a list | keys here: attempts, baseline, clean_checkout, checks"#,
     ]),
-    ("later keys", "version: 1\ncontext: [a]\noutput_schema: s.json\nmcp: { servers: {} }\nhooks: {}\nagents: { enabled: true }\nenvironment: { container: { image: x } }\nverify: { baseline: true, setup: [a], clean_checkout: true }\n", &[
+    ("later keys", "version: 1\ncontext: [a]\noutput_schema: s.json\nmcp: { servers: {} }\nhooks: {}\nagents: { enabled: true }\nverify: { baseline: true, setup: [a], clean_checkout: true }\n", &[
         r#"t.yaml:2:1: "context" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:3:1: "output_schema" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:4:1: "mcp" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:5:1: "hooks" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:6:20: "agents.enabled: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
-        r#"t.yaml:7:14: "environment.container" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
-        r#"t.yaml:8:21: "verify.baseline: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
-        r#"t.yaml:8:27: "verify.setup" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
-        r#"t.yaml:8:55: "verify.clean_checkout: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
+        r#"t.yaml:7:21: "verify.baseline: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
+        r#"t.yaml:7:27: "verify.setup" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
+        r#"t.yaml:7:55: "verify.clean_checkout: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
     ]),
     ("environment word", "version: 1\nenvironment: container\n", &[
-        r#"t.yaml:2:14: "environment.container" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
+        r#"t.yaml:2:14: "environment: container" names no image | write: environment: { container: { image: NAME } }"#,
+    ]),
+    ("container", "version: 1\nenvironment: { container: { image: -v, runtime: lxc, tag: 1 } }\n", &[
+        r#"t.yaml:2:42: "environment.container.runtime" must be one of docker, podman, not the text "lxc" | did you mean docker or podman?"#,
+    ]),
+    ("container both", "version: 1\nenvironment: { container: { image: a, name: b } }\n", &[
+        r#"t.yaml:2:27: "environment.container" needs one of "image" and "name" | write: environment: { container: { image: NAME } }"#,
+    ]),
+    ("container none", "version: 1\nenvironment: { container: {} }\n", &[
+        r#"t.yaml:2:27: "environment.container" needs one of "image" and "name" | write: environment: { container: { image: NAME } }"#,
     ]),
     ("environment other", "version: 1\nenvironment: locale\n", &[
         r#"t.yaml:2:14: "environment" must be "local", not the text "locale" | did you mean "local"?"#,

@@ -1,0 +1,102 @@
+//! Where commands run: on this machine, or in a container beside it. Both turn a permitted command into
+//! an Order for a launcher; everything after that is the same.
+
+use super::launched::Wiring;
+use super::order::{Input, Order};
+use super::sandbox::{Confinement, Sandbox};
+use super::{CleanPath, ExecError};
+use crate::policy::{Command, Network};
+use futures_util::future::BoxFuture;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A permitted command with what it runs under.
+pub struct Work<'a> {
+    pub command: &'a Command,
+    pub cwd: &'a Path,
+    pub env: Vec<(String, String)>,
+    pub network: &'a Network,
+    pub wiring: Wiring,
+}
+
+/// A place for commands.
+pub trait Host: Send + Sync {
+    fn order(&self, work: Work<'_>) -> Result<Order, ExecError>;
+    /// Whether scripts of the model can run at all.
+    fn has_bash(&self) -> bool;
+    /// At the end of a run: takes away whatever of it is left there.
+    fn leave(&self) -> BoxFuture<'_, ()>;
+}
+
+/// This machine, in the sandbox.
+pub struct Local {
+    sandbox: Arc<dyn Sandbox>,
+    bash: Option<PathBuf>,
+    sh: Option<PathBuf>,
+}
+
+impl Local {
+    pub fn new(sandbox: Arc<dyn Sandbox>, path: &CleanPath) -> Self {
+        Self { sandbox, bash: path.find("bash"), sh: path.find("sh") }
+    }
+
+    /// bash without profile, rc file or exported functions. Where there is none, `sh` runs what the
+    /// operator named; the model's scripts are refused before they come here.
+    fn script(&self, text: &str) -> Result<(PathBuf, Vec<String>), ExecError> {
+        let shell = self.bash.as_ref().or(self.sh.as_ref()).ok_or_else(|| ExecError::Start {
+            program: "sh".into(),
+            cause: "there is neither bash nor sh on the PATH of commands".into(),
+        })?;
+        Ok((shell.clone(), script(self.bash.is_some(), text)))
+    }
+}
+
+/// The words that run a script.
+pub(super) fn script(bash: bool, text: &str) -> Vec<String> {
+    let words: &[&str] =
+        if bash { &["bash", "--noprofile", "--norc", "-c", text] } else { &["sh", "-c", text] };
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+impl Host for Local {
+    fn order(&self, work: Work<'_>) -> Result<Order, ExecError> {
+        let (program, argv) = match work.command {
+            Command::Argv { program, argv } => (program.clone(), argv.clone()),
+            Command::Script(text) => self.script(text)?,
+        };
+        Ok(Order {
+            program,
+            argv,
+            env: work.env,
+            cwd: work.cwd.to_owned(),
+            confinement: self.sandbox.confinement(*work.network != Network::None),
+            input: Input::Nothing,
+            unconfined: false,
+            afterwards: None,
+            probe: None,
+        })
+    }
+
+    fn has_bash(&self) -> bool {
+        self.bash.is_some()
+    }
+
+    fn leave(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// An order for a program of the operator's own, outside the sandbox.
+pub(super) fn unconfined(program: PathBuf, argv: Vec<String>, env: Vec<(String, String)>) -> Order {
+    Order {
+        program,
+        argv,
+        env,
+        cwd: PathBuf::from("/"),
+        confinement: Confinement::default(),
+        input: Input::Nothing,
+        unconfined: true,
+        afterwards: None,
+        probe: None,
+    }
+}
