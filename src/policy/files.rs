@@ -230,7 +230,11 @@ impl FileRules {
             }
             bound
         };
-        let read = grants(&lists.read);
+        let whole = PathRule {
+            text: "**".into(),
+            source: RuleRef::built_in("files.read: the workspace, where nothing else is said"),
+        };
+        let read = if lists.says_read { grants(&lists.read) } else { grants(&[whole]) };
         let write = grants(&lists.write);
         if !faults.is_empty() {
             return Err(faults);

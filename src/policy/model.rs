@@ -171,6 +171,8 @@ pub struct PathRule {
 
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct FileLists {
+    /// Some file says what may be read; where none does, it is the workspace.
+    pub says_read: bool,
     pub read: Vec<PathRule>,
     pub write: Vec<PathRule>,
     pub deny_read: Vec<PathRule>,

@@ -226,13 +226,14 @@ impl Policy {
 
     /// Whether any command can be allowed at all.
     pub fn offers_commands(&self) -> bool {
-        let approves = self.on_ask == OnAsk::Approve && !self.untrusted;
-        let could = |decision| match decision {
+        let approves = self.on_ask == OnAsk::Approve;
+        let could = |decision, keeps: bool| match decision {
             Decision::Allow => true,
-            Decision::Ask => approves,
+            Decision::Ask => approves && (!self.untrusted || keeps),
             Decision::Deny => false,
         };
-        could(self.default.decision) || self.rules.all().any(|rule| could(rule.decision))
+        could(self.default.decision, false)
+            || self.rules.all().any(|rule| could(rule.decision, rule.even_if_untrusted))
     }
 
     /// Whether any file can be written by a patch.

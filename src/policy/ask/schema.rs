@@ -26,7 +26,7 @@ pub fn schema() -> Value {
             "files": {
                 "type": "object", "additionalProperties": false,
                 "properties": {
-                    "read": paths("Globs of what may be read; relative to the workspace, with ~, or absolute."),
+                    "read": paths("Globs of what may be read; relative to the workspace, with ~, or absolute. The workspace where nothing is said."),
                     "write": paths("Globs of what may be written."),
                     "deny_read": paths("Never read, whatever `read` says."),
                     "protect": paths("Never written, whatever `write` says.")

@@ -259,7 +259,9 @@ impl Verdicts<'_> {
             Decision::Deny => format!("denied by `{}`", rule.cmd),
         });
         let granted = (ruled.decision != Decision::Deny).then_some(granted);
-        Found::new(text, ruled.decision, rule.source.clone(), reason, granted)
+        let keeps_ask = !self.policy.untrusted || rule.even_if_untrusted;
+        let found = Found::new(text, ruled.decision, rule.source.clone(), reason, granted);
+        Found { keeps_ask, ..found }
     }
 
     fn by_default(
@@ -273,7 +275,9 @@ impl Verdicts<'_> {
         let reason =
             format!("no rule speaks of `{}`; the default is {}", program.base, default.decision);
         let granted = Granted::by_default(self.policy, &program.base, examined, tamed);
-        Found::new(text, default.decision, default.source.clone(), reason, Some(granted))
+        let found =
+            Found::new(text, default.decision, default.source.clone(), reason, Some(granted));
+        Found { keeps_ask: !self.policy.untrusted, ..found }
     }
 
     /// Why no rule allows it, and the nearest form that is allowed.

@@ -29,6 +29,8 @@ pub struct Verdicts<'a> {
     pub repeats: bool,
     /// How many commands were judged, scripts inside scripts included.
     pub judged: usize,
+    /// An ask came up that no approval may settle, since untrusted input is present.
+    pub firm_ask: bool,
 }
 
 impl<'a> Verdicts<'a> {
@@ -42,6 +44,7 @@ impl<'a> Verdicts<'a> {
             scripts: 0,
             repeats: false,
             judged: 0,
+            firm_ask: false,
         }
     }
 
@@ -52,6 +55,7 @@ impl<'a> Verdicts<'a> {
             }
             self.granted.push(granted);
         }
+        self.firm_ask |= found.verdict.decision == Decision::Ask && !found.keeps_ask;
         if self.parts.contains(&found.verdict) {
             return;
         }
@@ -182,7 +186,14 @@ impl Policy {
             cwd: Some(&request.cwd),
             repeats: false,
         });
-        direct(words, request, verdicts.facts)
+        let command = direct(words, request, verdicts.facts);
+        if command.is_none() {
+            let part = shortened(&words.join(" "));
+            let rule = RuleRef::built_in("programs: resolved on the clean PATH");
+            let reason = "no program has this name; what is part of a shell goes into a script";
+            verdicts.push(Found::deny(&part, rule, reason));
+        }
+        command
     }
 
     fn script(
@@ -222,7 +233,7 @@ impl Policy {
         request: &CommandRequest,
         verdicts: Verdicts<'_>,
     ) -> Judged<ExecPermit> {
-        let Verdicts { parts, granted, .. } = verdicts;
+        let Verdicts { parts, granted, firm_ask, .. } = verdicts;
         let strictest = parts.iter().map(|part| part.decision).max();
         let Some(worst) = strictest else {
             let verdict = Verdict {
@@ -236,6 +247,7 @@ impl Policy {
             return Judged { verdict, permit: None };
         };
         let (decision, asked) = match worst {
+            Decision::Ask if firm_ask => (Decision::Deny, true),
             Decision::Ask => (self.on_ask(), true),
             decision => (decision, false),
         };
@@ -270,7 +282,10 @@ impl Policy {
 
     /// What an ask becomes here.
     fn on_ask(&self) -> Decision {
-        if self.untrusted || self.on_ask == OnAsk::Deny { Decision::Deny } else { Decision::Allow }
+        match self.on_ask {
+            OnAsk::Deny => Decision::Deny,
+            OnAsk::Approve => Decision::Allow,
+        }
     }
 }
 

@@ -20,6 +20,8 @@ const MAX_JUDGED: usize = 2000;
 pub struct Found {
     pub verdict: PartVerdict,
     pub granted: Option<Granted>,
+    /// An ask may be approved here: the input is trusted, or the rule holds even if it is not.
+    pub keeps_ask: bool,
 }
 
 impl Found {
@@ -39,7 +41,7 @@ impl Found {
         granted: Option<Granted>,
     ) -> Self {
         let verdict = PartVerdict { part: part.to_owned(), decision, rule, reason };
-        Self { verdict, granted }
+        Self { verdict, granted, keeps_ask: false }
     }
 }
 

@@ -29,7 +29,7 @@ pub fn lex(script: &str) -> Result<Lexed, Refusal> {
     }
     let odd = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{feff}';
     if let Some(at) = script.find(odd) {
-        let c = script[at..].chars().next().unwrap_or_default();
+        let c = script.get(at..).and_then(|rest| rest.chars().next()).unwrap_or_default();
         return Err(refusal(
             script,
             at,

@@ -138,7 +138,9 @@ impl Word {
         let end = self.raw.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let starts_as_name = !self.raw.starts_with(|c: char| c.is_ascii_digit());
         starts_as_name
-            && end.is_some_and(|end| end > 0 && self.raw[end..].starts_with('['))
+            && end.is_some_and(|end| {
+                end > 0 && self.raw.get(end..).is_some_and(|rest| rest.starts_with('['))
+            })
             && self.raw.contains('=')
     }
 }

@@ -113,6 +113,7 @@ impl Loading<'_> {
             model.tests = part.tests;
         }
         model.rules.extend(part.rules);
+        model.files.says_read |= part.files.says_read;
         model.files.read.extend(part.files.read);
         model.files.write.extend(part.files.write);
         model.files.deny_read.extend(part.files.deny_read);

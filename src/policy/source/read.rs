@@ -165,6 +165,7 @@ fn files(node: &Node, faults: &mut Faults) -> FileLists {
     let mut lists = FileLists::default();
     let Some(mut table) = Table::new(node, "files", faults) else { return lists };
     if let Some(node) = table.get("read") {
+        lists.says_read = true;
         lists.read = paths(node, "files.read", faults);
     }
     if let Some(node) = table.get("write") {

@@ -332,7 +332,7 @@ fn d67_expansions_and_glued_options() {
 fn d68_limits_fail_closed() {
     let policy = allowing(&["true", "echo ..."]);
     let denied = |policy: &Policy, script: &str, says: &str| {
-        let started = std::time::Instant::now();
+        let started = crate::clock::now();
         denied(policy, script, says);
         let head: String = script.chars().take(60).collect();
         assert!(
@@ -405,7 +405,7 @@ fn network_and_variables_go_to_the_command_alone() {
 
 #[test]
 fn untrusted_input_narrows() {
-    let text = "version: 1\nexec:\n  allow:\n    - { cmd: npm ci, network: open, env: { A: b } }\n    - { cmd: npm x, network: open, even_if_untrusted: true }\n  ask: [ls]\n\
+    let text = "version: 1\nexec:\n  allow:\n    - { cmd: npm ci, network: open, env: { A: b } }\n    - { cmd: npm x, network: open, even_if_untrusted: true }\n  ask: [ls, { cmd: wc, even_if_untrusted: true }]\n\
                 approvals: { on_ask: approve }\nenv: { pass: [CI, NPM_TOKEN] }\nfiles: { read: ['**'] }\n";
     let none = |_: &str| Err(String::new());
     let file = PolicyFile::parse("p", text, &none).unwrap();
@@ -417,6 +417,8 @@ fn untrusted_input_narrows() {
     let kept = policy.judge_command(&request("npm x"), &Fake::new()).permit.unwrap();
     assert_eq!(kept.attributes().network, Network::Open);
     assert!(policy.judge_command(&request("ls"), &Fake::new()).permit.is_none());
+    assert!(policy.judge_command(&request("wc"), &Fake::new()).permit.is_some());
+    assert!(policy.judge_command(&request("wc; ls"), &Fake::new()).permit.is_none());
     assert_eq!(policy.environment().pass, ["CI"]);
 }
 

@@ -150,9 +150,19 @@ fn rules() -> impl Strategy<Value = String> {
 fn wide() -> String {
     let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     format!(
-        "version: 1\nuse: [{}]\nexec:\n  allow: ['env ...', 'xargs ...', 'bash ...', 'touch ...', {{ cmd: 'curl *', network: open }}]\n  ask: ['rm -r ...', 'git push ...']\nfiles: {{ read: ['**'], write: ['src/**'], deny_read: ['**/.env'] }}\n",
+        "version: 1\nuse: [{}]\nexec:\n  allow: ['env ...', 'xargs ...', 'bash ...', 'touch ...', {{ cmd: 'curl *', network: open }}]\n  ask: ['rm -r ...', 'git push ...']\nfiles: {{ read: ['**'], write: ['src/**'], deny_read: ['**/.env'] }}\napprovals: {{ on_ask: approve }}\n",
         names.join(", ")
     )
+}
+
+/// The wide policy, trusted and not, compiled once.
+fn wides() -> &'static [Policy; 2] {
+    static WIDES: std::sync::OnceLock<[Policy; 2]> = std::sync::OnceLock::new();
+    WIDES.get_or_init(|| {
+        [false, true].map(|untrusted| {
+            compile(&wide(), &Ground { untrusted, ..ground() }).expect("the wide policy compiles")
+        })
+    })
 }
 
 fn compile(text: &str, ground: &Ground) -> Option<Policy> {
@@ -165,8 +175,8 @@ proptest! {
 
     #[test]
     fn any_text_is_judged_soon(script in scripts(), cwd in prop::sample::select(&["/ws", "/ws/src", "/", "/etc"][..])) {
-        let policy = policy(&wide());
-        let started = std::time::Instant::now();
+        let policy = &wides()[0];
+        let started = crate::clock::now();
         let judged = policy.judge_command(&CommandRequest::script(script.clone(), cwd), &Fake::new());
         prop_assert!(started.elapsed() < std::time::Duration::from_secs(2));
         prop_assert_eq!(judged.permit.is_some(), judged.verdict.is_allow());
@@ -201,15 +211,10 @@ proptest! {
     }
 
     #[test]
-    fn untrusted_is_never_wider(script in scripts(), approve in any::<bool>()) {
-        let mut text = wide();
-        if approve {
-            text.push_str("approvals: { on_ask: approve }\n");
-        }
-        let trusted = compile(&text, &ground()).unwrap();
-        let untrusted = compile(&text, &Ground { untrusted: true, ..ground() }).unwrap();
-        let a = judge(&trusted, &script);
-        let b = judge(&untrusted, &script);
+    fn untrusted_is_never_wider(script in scripts()) {
+        let [trusted, untrusted] = wides();
+        let a = judge(trusted, &script);
+        let b = judge(untrusted, &script);
         prop_assert!(b.decision >= a.decision, "{} {:?} {:?}", script, a, b);
     }
 
@@ -228,7 +233,7 @@ proptest! {
 
     #[test]
     fn any_path_is_judged(path in any::<String>()) {
-        let policy = policy(&wide());
+        let policy = &wides()[0];
         let path = Path::new("/ws").join(path);
         let read = policy.judge_read(&path);
         prop_assert_eq!(read.permit.is_some(), read.verdict.is_allow());

@@ -80,6 +80,18 @@ fn built_in_is_sound() {
 }
 
 #[test]
+fn the_workspace_is_readable_unless_something_else_is_said() {
+    let silent = policy("version: 1\nexec: { allow: ['cat ...'] }\n");
+    allowed(&silent, "cat src/a");
+    denied(&silent, "cat /etc/passwd", "outside");
+    let narrow = policy("version: 1\nexec: { allow: ['cat ...'] }\nfiles: { read: ['src/**'] }\n");
+    allowed(&narrow, "cat src/a");
+    denied(&narrow, "cat docs/a", "outside");
+    let nothing = policy("version: 1\nexec: { allow: ['cat ...'] }\nfiles: { read: [] }\n");
+    denied(&nothing, "cat src/a", "outside");
+}
+
+#[test]
 fn protected_paths_stay() {
     let policy =
         policy("version: 1\nfiles: { read: ['**'], write: ['**'], protect: ['.github/**'] }\n");
