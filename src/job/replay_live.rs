@@ -27,9 +27,10 @@ pub(super) async fn replay(
     })?;
     let answer = async {
         let root = start(found, &recorded, &holder.copy)?;
-        let normal = Normal {
-            places: vec![(root.display().to_string(), recorded.started.workspace.root.clone())],
-        };
+        let mut places =
+            vec![(root.display().to_string(), recorded.started.workspace.root.clone())];
+        places.extend(policy_name(&input, &recorded));
+        let normal = Normal { places };
         let model = Arc::new(model(&recorded, &normal));
         input.settings.workspace.value = root;
         input.settings.isolate.value = crate::spec::Isolate::None;
@@ -60,6 +61,13 @@ pub(super) async fn replay(
     let answer = answer.await;
     throw_away(&holder);
     answer
+}
+
+/// The policy file as it is named now, and as it was.
+fn policy_name(input: &RunInput, recorded: &RecordedRun) -> Option<(String, String)> {
+    let now = input.settings.policy.value.as_ref()?.display().to_string();
+    let then = recorded.started.policy.get("file").and_then(Value::as_str)?;
+    (now != then).then(|| (now, then.to_owned()))
 }
 
 /// Makes the recorded start; the workspace in it.
