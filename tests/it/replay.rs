@@ -45,7 +45,7 @@ fn a_record_replays_without_a_difference_from_itself_and_live() {
     for tools in ["recorded", "live"] {
         let (status, stdout, stderr) = turnkey(&place, &["replay", "out", "--tools", tools]);
         assert_eq!(status, 0, "{tools}: {stdout}{stderr}");
-        assert!(stdout.contains("no difference") && stdout.contains("5 steps"), "{stdout}");
+        assert!(stdout.contains("no difference") && stdout.contains("6 steps"), "{stdout}");
     }
     assert_eq!(fs::read(latest(&place)).unwrap(), before, "a replay writes no record");
     assert_eq!(place.git(&place.path("ws"), &["status", "--porcelain"]), status_before);
