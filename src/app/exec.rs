@@ -154,6 +154,10 @@ async fn go(prepared: Prepared, artifacts: Option<&Artifacts>, output: &Output, 
     let started = prepared.started;
     let mut face = ReporterFace { reporter };
     let (end, leftover) = job::run(prepared, &mut face, controls).await;
+    let interrupted = matches!(end.outcome.state, State::Interrupted(_));
+    if let Ok(late) = signals::watch() {
+        tokio::spawn(signalled_late(late, output.clone(), interrupted));
+    }
     let finishing =
         Finishing { began: &began, started, run_folder: &run_folder, shown: &shown, artifacts };
     finish::finish(end, leftover, finishing, &mut face.reporter).await
@@ -178,6 +182,22 @@ fn write_running(
         artifacts.put("result.json", &bytes).map_err(|error| failed(error.to_string()))?;
     }
     Ok(())
+}
+
+/// The Outcome is recorded and stands. A signal now means that nothing may wait for a slow reader any
+/// more, and a second one ends the process.
+async fn signalled_late(
+    mut signals: tokio::sync::mpsc::Receiver<Signal>,
+    output: Output,
+    mut signalled: bool,
+) {
+    while let Some(signal) = signals.recv().await {
+        if signalled {
+            kill(signal);
+        }
+        signalled = true;
+        output.stop_waiting();
+    }
 }
 
 /// The second signal: at once. Launchers see their sockets close and kill what is left.

@@ -26,10 +26,11 @@ pub(super) async fn replay(
         Box::new(Outcome::new(State::Unavailable, "folder.run", why).hint(hint))
     })?;
     let answer = async {
-        let root = start(found, &recorded, &holder.copy)?;
-        let normal = Normal {
-            places: vec![(root.display().to_string(), recorded.started.workspace.root.clone())],
-        };
+        let root = start(found, &recorded, &input.bases, &holder.copy)?;
+        let mut places =
+            vec![(root.display().to_string(), recorded.started.workspace.root.clone())];
+        places.extend(policy_name(&input, &recorded));
+        let normal = Normal { places };
         let model = Arc::new(model(&recorded, &normal));
         input.settings.workspace.value = root;
         input.settings.isolate.value = crate::spec::Isolate::None;
@@ -62,8 +63,20 @@ pub(super) async fn replay(
     answer
 }
 
+/// The policy file as it is named now, and as it was.
+fn policy_name(input: &RunInput, recorded: &RecordedRun) -> Option<(String, String)> {
+    let now = input.settings.policy.value.as_ref()?.display().to_string();
+    let then = recorded.started.policy.get("file").and_then(Value::as_str)?;
+    (now != then).then(|| (now, then.to_owned()))
+}
+
 /// Makes the recorded start; the workspace in it.
-fn start(found: &FoundRun, recorded: &RecordedRun, to: &Path) -> Result<PathBuf, Refusal> {
+fn start(
+    found: &FoundRun,
+    recorded: &RecordedRun,
+    bases: &[PathBuf],
+    to: &Path,
+) -> Result<PathBuf, Refusal> {
     let no_start = |text: String| {
         Box::new(
             Outcome::new(State::Invalid, "replay.start", text)
@@ -76,7 +89,7 @@ fn start(found: &FoundRun, recorded: &RecordedRun, to: &Path) -> Result<PathBuf,
             "the run did not start from a commit, so its start cannot be made again".into(),
         ));
     };
-    let diff = start_diff(found, recorded)?;
+    let diff = start_diff(found, recorded, bases)?;
     let branch = branch(recorded);
     let repository = Path::new(repository);
     make_start(repository, commit, branch.as_deref(), diff.as_deref(), to)
@@ -90,9 +103,12 @@ fn start(found: &FoundRun, recorded: &RecordedRun, to: &Path) -> Result<PathBuf,
 
 /// What the start had on top of its commit, if the run left that: in the folder that was named, or in
 /// its own.
-fn start_diff(found: &FoundRun, recorded: &RecordedRun) -> Result<Option<Vec<u8>>, Refusal> {
-    let own = found.rollout.parent().and_then(Path::parent);
-    let own = own.map(|runs| runs.join(recorded.started.run.as_str()));
+fn start_diff(
+    found: &FoundRun,
+    recorded: &RecordedRun,
+    bases: &[PathBuf],
+) -> Result<Option<Vec<u8>>, Refusal> {
+    let own = super::find::own_folder(recorded.started.run.as_str(), bases);
     for folder in found.folder.iter().cloned().chain(own) {
         let path = folder.join("start.diff");
         match std::fs::read(&path) {

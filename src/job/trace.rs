@@ -100,6 +100,11 @@ pub fn facts<'a>(records: impl IntoIterator<Item = &'a Record>, normal: &Normal)
                     })
                     .collect();
                 let (start, end) = (&diff.start_tree, &diff.end_tree);
+                if files.is_empty() {
+                    // Whether anybody looked at the tree then is no difference.
+                    add("turn diff".into(), "nothing changed".into());
+                    continue;
+                }
                 let text = format!("start tree {start}\nend tree {end}\n{}", files.join("\n"));
                 add("turn diff".into(), text);
             }

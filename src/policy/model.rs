@@ -204,7 +204,9 @@ pub struct Model {
     pub limits: CommandLimits,
     #[serde(skip)]
     pub tests: Vec<PolicyTest>,
-    /// The files and presets it was made from, in the order they were read.
+    /// The files and presets it was made from, in the order they were read. Their names say nothing
+    /// of what they mean: a policy has the same digest from wherever it is named.
+    #[serde(skip)]
     pub sources: Vec<String>,
 }
 

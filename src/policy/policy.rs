@@ -100,23 +100,8 @@ impl PolicyFile {
     }
 }
 
-/// Where a rule stands says nothing of what it means: the same policy has the same digest under
-/// another name, which a resumed run from another folder needs.
-fn without_places(value: &mut serde_json::Value) {
-    match value {
-        serde_json::Value::Object(map) => {
-            map.remove("source");
-            map.values_mut().for_each(without_places);
-        }
-        serde_json::Value::Array(list) => list.iter_mut().for_each(without_places),
-        _ => {}
-    }
-}
-
 fn digest(model: &Model) -> String {
-    let mut value = serde_json::to_value(model).unwrap_or_default();
-    without_places(&mut value);
-    let canonical = value.to_string();
+    let canonical = serde_json::to_string(model).unwrap_or_default();
     let hash = Sha256::digest(canonical.as_bytes());
     hash.iter().fold(String::new(), |mut hex, byte| {
         hex.push_str(&format!("{byte:02x}"));

@@ -118,6 +118,8 @@ fn read_all(
     path: &Path,
     each: &mut dyn FnMut(Entry),
 ) -> Result<(Position, ReadReport), RolloutError> {
+    let mut start = file;
+    start.seek(SeekFrom::Start(0)).map_err(|error| RolloutError::io(path, "read", &error))?;
     let mut reader = Reader::new(BufReader::with_capacity(256 << 10, file), path);
     for entry in &mut reader {
         each(entry?);

@@ -1,7 +1,8 @@
 //! `exec_command`: one command or script, run to its end, or left running for `write_stdin`.
 
 use super::{
-    Action, CallContext, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments, processes,
+    Action, CallContext, CallFacts, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments,
+    processes,
 };
 use crate::clock;
 use crate::context::Cap;
@@ -87,7 +88,10 @@ impl Tool for ExecCommand {
     ) -> Result<Prepared, ToolFailure> {
         let arguments: Arguments = arguments::parse("exec_command", payload, EXAMPLE)?;
         let request = request(&arguments, world)?;
-        let judged = world.policy.judge_command(&request, world.facts.as_ref());
+        let judged = world.policy.judge_command(&request, &CallFacts { world });
+        if judged.permit.is_some() {
+            world.rule_counts.book(&judged.verdict);
+        }
         let how = How::new(&arguments, world, judged.verdict.rule.clone());
         let action = judged.permit.map(|permit| -> Action {
             Box::new(move |context| Box::pin(run(permit, how, context)))

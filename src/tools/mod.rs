@@ -7,6 +7,7 @@
 mod apply_patch;
 mod arguments;
 mod exec_command;
+mod facts;
 mod life;
 mod list_files;
 mod processes;
@@ -18,13 +19,14 @@ mod write_stdin;
 
 pub use apply_patch::ApplyPatch;
 pub use exec_command::ExecCommand;
+pub use facts::{CallFacts, RuleCounts, WorldFacts};
 pub use life::{CallObserver, Halt, run_calls};
 pub use list_files::ListFiles;
 pub use processes::{MAX_LIVE, Processes, Settled, end_all, last_words, settle};
 pub use read_file::ReadFile;
 pub use registry::{Registry, ToolPlan, standard_tools};
 pub use update_plan::UpdatePlan;
-pub use world::{ToolLimits, ToolWorld, WorldFacts};
+pub use world::{ToolLimits, ToolWorld};
 pub use write_stdin::WriteStdin;
 
 use crate::protocol::{CallId, Effect, PlanItem, ResultKind, ToolPayload, ToolSpec, Verdict};

@@ -1,8 +1,9 @@
 //! What tools act on: the policy, the doors and the look-ups, shared by every call of a run.
 
 use super::Processes;
-use crate::exec::{CleanPath, Executor};
-use crate::policy::{Facts, Policy};
+use super::facts::{RuleCounts, WorldFacts};
+use crate::exec::Executor;
+use crate::policy::Policy;
 use crate::rollout::Masker;
 use crate::workspace::{Workspace, WorkspaceError};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub struct ToolWorld {
     pub limits: ToolLimits,
     /// Commands that outlived their call.
     pub processes: Processes,
+    /// How often each rule has allowed a command.
+    pub rule_counts: RuleCounts,
     workspace: Arc<Mutex<Workspace>>,
     root: PathBuf,
 }
@@ -56,8 +59,17 @@ impl ToolWorld {
         workspace: Arc<Mutex<Workspace>>,
     ) -> Self {
         let root = workspace.lock().unwrap_or_else(PoisonError::into_inner).root().to_owned();
-        let processes = Processes::default();
-        Self { policy, executor, facts, masker, limits, processes, workspace, root }
+        Self {
+            policy,
+            executor,
+            facts,
+            masker,
+            limits,
+            processes: Processes::default(),
+            rule_counts: RuleCounts::default(),
+            workspace,
+            root,
+        }
     }
 
     /// The workspace's resolved root.
@@ -82,26 +94,5 @@ impl ToolWorld {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
-    }
-}
-
-/// The look-ups that the policy asks for, over the real file system.
-pub struct WorldFacts {
-    pub path: CleanPath,
-    /// Folders and files that the Turn may write.
-    pub writable: Vec<PathBuf>,
-}
-
-impl Facts for WorldFacts {
-    fn resolve(&self, cwd: &Path, text: &str) -> Result<PathBuf, String> {
-        crate::workspace::resolve(cwd, text)
-    }
-
-    fn program(&self, name: &str) -> Option<PathBuf> {
-        self.path.find(name)
-    }
-
-    fn is_writable_place(&self, path: &Path) -> bool {
-        self.writable.iter().any(|place| path.starts_with(place))
     }
 }

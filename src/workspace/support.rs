@@ -92,6 +92,14 @@ impl Workspace {
             .map_err(|cause| WorkspaceError::io("look at", b"the protected places", cause))
     }
 
+    /// Whether a file of the workspace is what it was when the Turn started, as far as the looks after
+    /// patches and commands tell. What lies outside the workspace is not known, and counts as changed.
+    pub fn is_as_at_start(&self, path: &Path) -> bool {
+        let Ok(inside) = path.strip_prefix(self.root()) else { return false };
+        let Some(captured) = &self.captured else { return true };
+        !captured.track.changed.contains_key(inside.as_os_str().as_bytes())
+    }
+
     /// Whether a regular file exists at this path, no link followed.
     pub fn has_file(&self, path: &str) -> bool {
         fs::symlink_metadata(self.root().join(path)).is_ok_and(|meta| meta.is_file())

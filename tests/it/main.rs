@@ -2,11 +2,14 @@
 
 mod cases;
 mod container;
+mod ends;
 mod exec;
 mod live;
 mod messages;
 mod orphans;
 mod prompt;
+mod replay;
+mod resume;
 mod scenario;
 mod session;
 mod signals;

@@ -1,6 +1,7 @@
 //! The harness: a clean place for one run of the real binary, and what came of it.
 
 pub mod model_server;
+pub mod recorded;
 
 use serde_json::Value;
 use std::fs;
