@@ -12,8 +12,7 @@ exec:
   allow:
     - "printf ..."
     - "sleep *"
-    - "sh *.sh"
-    - "cargo --version"
+    - "only-inside *"
     - { cmd: "fetch", network: open }
 files: { read: ["**"], write: ["src/**"] }
 env: { pass: [BUILD_TOKEN] }
@@ -42,7 +41,7 @@ run | exec)
     if [[ "$*" == *run-folder* ]]; then
         [[ ! -e @DIR@/broken ]] || { echo "no such file or directory: sh" >&2; exit 127; }
         printf '%s\n' workspace bash net:lo nnp:1
-        [[ -e @DIR@/loose ]] && echo net:more caps:some || echo caps:0
+        [[ -e @DIR@/loose ]] && printf '%s\n' net:more caps:some || echo caps:0
         cat "$6"; exit 0
     fi
     exec "$@"
@@ -93,7 +92,7 @@ const IMAGE: &str = "{ container: { image: \"team/tools:1\" } }";
 fn each_command_gets_a_container_of_its_own_with_what_the_policy_grants() {
     let fake = Fake::new(
         IMAGE,
-        &[&command("printf hello > src/made.txt"), &command("cargo --version"), &command("fetch")],
+        &[&command("printf hello > src/made.txt"), &command("only-inside x"), &command("fetch")],
     );
     let done = fake.run(&[]).finish();
     done.assert(0, "completed", "completed");
@@ -121,7 +120,9 @@ fn each_command_gets_a_container_of_its_own_with_what_the_policy_grants() {
     assert!(!run.contains("state/turnkey/runs"), "the run folder is not mounted: {run}");
     assert!(!run.contains("DOCKER_HOST"), "the client's own variables stay outside: {run}");
     assert_eq!(fake.place.read("bin/token"), "tok-5-of-the-build");
-    let fetch = asked.lines().find(|line| line.ends_with("-c fetch")).unwrap();
+    assert_eq!(done.kinds(), ["ok", "failed", "failed"], "{:?}", done.outputs());
+    let fetch = asked.lines().find(|line| line.ends_with(" fetch")).unwrap();
+    assert!(asked.contains("sha256:feed only-inside x"), "looked up inside: {asked}");
     assert!(!fetch.contains("--network"), "this rule grants the network: {fetch}");
     let result = done.result();
     assert_eq!(result["changed_files"][0]["path"], "src/made.txt");

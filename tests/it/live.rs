@@ -6,7 +6,13 @@ use std::time::Duration;
 
 const POLICY: &str = r#"version: 1
 exec:
-  allow: ["sleep *", "sh *.sh", "sh *.sh *", "cat", "true", "printf ...", "bash *.sh"]
+  allow:
+    - sleep *
+    - cat
+    - "true"
+    - printf ...
+    - bash talk.sh
+    - sh [slow.sh, late.sh, make.sh, hold.sh, loop.sh, evil.sh, trap.sh]
 files: { read: ["**"], write: ["**"] }
 command_limits: { timeout: 30s }
 "#;

@@ -1,5 +1,6 @@
 //! One binary for all tests that need real parts: processes, files, sockets, git.
 
+mod capture;
 mod cases;
 mod container;
 mod ends;

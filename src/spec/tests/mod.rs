@@ -52,7 +52,7 @@ verify:
     - cargo fmt --check
     - { name: tests, run: cargo test, timeout: 2m }
 agents: { enabled: false }
-environment: local
+environment: { container: { image: team/tools:1, runtime: docker } }
 artifacts: out
 "#;
 
@@ -163,7 +163,8 @@ fn parser_schema_and_reference_know_the_same_keys() {
     // FULL parses, so the parser takes every key in it (one that nobody takes is refused).
     let mut taken = BTreeSet::new();
     paths_in(&yaml::parse("t", FULL).unwrap(), "", &mut taken);
-    let alternatives = ["task_file", "model.key.file", "model.key.fd"];
+    let alternatives =
+        ["task_file", "model.key.file", "model.key.fd", "environment.container.name"];
     for path in alternatives {
         let mut lines: Vec<String> = vec!["version: 1".into()];
         for (depth, name) in path.split('.').enumerate() {

@@ -239,7 +239,9 @@ const CASES: &[Case] = &[
         r#"t.yaml:2:14: "environment: container" names no image | write: environment: { container: { image: NAME } }"#,
     ]),
     ("container", "version: 1\nenvironment: { container: { image: -v, runtime: lxc, tag: 1 } }\n", &[
-        r#"t.yaml:2:42: "environment.container.runtime" must be one of docker, podman, not the text "lxc" | did you mean docker or podman?"#,
+        r#"t.yaml:2:36: "environment.container.image" must be a name such as registry.example.com/team/tools:1.2, not "-v""#,
+        r#"t.yaml:2:49: "environment.container.runtime" must be one of docker, podman, not the text "lxc""#,
+        r#"t.yaml:2:54: unknown key "environment.container.tag" | keys here: image, name, runtime"#,
     ]),
     ("container both", "version: 1\nenvironment: { container: { image: a, name: b } }\n", &[
         r#"t.yaml:2:27: "environment.container" needs one of "image" and "name" | write: environment: { container: { image: NAME } }"#,
