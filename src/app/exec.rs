@@ -201,7 +201,7 @@ async fn signalled_late(
 }
 
 /// The second signal: at once. Launchers see their sockets close and kill what is left.
-fn kill(signal: Signal) {
+pub(super) fn kill(signal: Signal) {
     std::process::exit(i32::from(exit::status(State::Interrupted(signal))));
 }
 

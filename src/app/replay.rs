@@ -88,9 +88,7 @@ fn controls(output: &Output) -> std::io::Result<Controls> {
     Ok(Controls {
         signals: signals::watch()?,
         hurry: Box::new(move || hurry.stop_waiting()),
-        kill: Box::new(|signal: Signal| {
-            std::process::exit(i32::from(exit::status(State::Interrupted(signal))));
-        }),
+        kill: Box::new(super::exec::kill),
         exit_status: exit::status,
     })
 }
