@@ -4,7 +4,7 @@ use super::exec_input::{self, Refused};
 use super::{exit, refuse, signals};
 use crate::cli::{ExecArgs, ReplayArgs, ToolsFrom};
 use crate::job::{self, Controls, Face, Replayed, Tools, find_run};
-use crate::protocol::{Event, Outcome, Signal, State};
+use crate::protocol::{Event, Outcome, State};
 use crate::report::{Output, rollout_show};
 use futures_util::future::BoxFuture;
 use std::path::Path;
