@@ -2,12 +2,13 @@
 //! must be seen on the real binary.
 
 use super::env;
+use crate::job::MakeTools;
 use crate::protocol::{ToolPayload, ToolSpec};
 use crate::tools::{ExecCommand, Prepared, Tool, ToolFailure, ToolWorld, standard_tools};
 use std::sync::Arc;
 
 /// Other tools than the standard ones, where a fault asks for them.
-pub fn tools() -> Option<fn(&ToolWorld) -> Vec<Arc<dyn Tool>>> {
+pub fn tools() -> Option<MakeTools> {
     (env::fault().as_deref() == Some("tool_panic")).then_some(with_a_broken_tool)
 }
 

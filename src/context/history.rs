@@ -257,7 +257,7 @@ mod tests {
         let (a, b) = (message("a", Fragment::Task), message("b", Fragment::Task));
         let (x, y) = (message("x", Fragment::Environment), message("y", Fragment::Environment));
         assert_eq!(print(&[x, a.clone()]), print(&[y, a.clone()]));
-        assert_ne!(print(&[a.clone()]), print(&[b]));
+        assert_ne!(print(std::slice::from_ref(&a)), print(&[b]));
         let slow = match result("1").as_ref() {
             Item::ToolResult(result) => {
                 Arc::new(Item::ToolResult(ToolResult { duration_ms: 9, ..result.clone() }))

@@ -28,7 +28,7 @@ pub use compact::{Edited, compact, roll_back};
 pub use find::{FoundRun, find_run};
 pub use folder::RunFolder;
 pub use past::{Past, PastTurn};
-pub use prepare::{Prepared, RunInput, dry_run, prepare};
+pub use prepare::{MakeTools, Prepared, RunInput, dry_run, prepare};
 pub use prompt::{SentPrompt, sent_prompt};
 pub use replay::{Difference, Replayed, Tools, recorded_settings, replay};
 pub use resume::{GO_ON, Going, Kind};

@@ -26,6 +26,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+/// A variable of the runner's environment by name.
+pub type Lookup = Box<dyn Fn(&str) -> Option<String>>;
+
+/// Makes the tools of a run.
+pub type MakeTools = fn(&ToolWorld) -> Vec<Arc<dyn crate::tools::Tool>>;
+
 /// What a run is made from; everything that had to be read from the outside is in here already.
 pub struct RunInput {
     pub settings: Settings,
@@ -42,7 +48,7 @@ pub struct RunInput {
     pub bases: Vec<PathBuf>,
     pub ci_command_files: Vec<PathBuf>,
     /// A variable of the runner's environment, for what the policy passes.
-    pub lookup: Box<dyn Fn(&str) -> Option<String>>,
+    pub lookup: Lookup,
     /// This binary.
     pub launcher: PathBuf,
     /// The current folder.
@@ -53,7 +59,7 @@ pub struct RunInput {
     pub model_instead: Option<Arc<dyn Model>>,
     pub started: Instant,
     /// Puts other tools in place of the standard ones; for tests of the runner itself.
-    pub tools: Option<fn(&ToolWorld) -> Vec<Arc<dyn crate::tools::Tool>>>,
+    pub tools: Option<MakeTools>,
 }
 
 impl RunInput {

@@ -48,10 +48,8 @@ fn read_expect(path: &Path) -> Expect {
     let node = yaml::parse("expect.yaml", &source).unwrap_or_else(|faults| panic!("{faults:?}"));
     let mut faults = Faults::new(path.display().to_string());
     let mut table = Table::new(&node, "expect", &mut faults).unwrap();
-    let mut expect = Expect::default();
-    expect.status =
-        i32::try_from(table.get("status").unwrap().uint("status", 0, &mut faults).unwrap())
-            .unwrap();
+    let status = table.get("status").unwrap().uint("status", 0, &mut faults).unwrap();
+    let mut expect = Expect { status: i32::try_from(status).unwrap(), ..Expect::default() };
     let text = |table: &mut Table<'_>, key, faults: &mut Faults| {
         table.get(key).and_then(|node| node.string(key, faults))
     };

@@ -127,8 +127,10 @@ async fn ready(model: Arc<Fake>) -> Ready {
         ..FlagValues::default()
     };
     let settings = turnkey::spec::resolve(flags, EnvValues::default(), None).unwrap();
-    let mut endpoint = turnkey::model::Endpoint::default();
-    endpoint.base_url = Some("http://127.0.0.1:9/v1".into());
+    let endpoint = turnkey::model::Endpoint {
+        base_url: Some("http://127.0.0.1:9/v1".into()),
+        ..turnkey::model::Endpoint::default()
+    };
     let input = RunInput {
         settings,
         task: "the task".into(),
