@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const POLICY: &str = r#"version: 1
 exec:
-  allow: ["true", "cat ...", "echo ...", "wc ...", "npx ...", "sh *.sh", "git status", "git push", "printf ...", "head -c * *"]
+  allow: ["true", "cat ...", "echo ...", "wc ...", "npx ...", "sh change.sh", "sh noise.sh", "sh missing.sh", "git status", "git push", "printf ...", "head -c * *"]
 files: { read: ["**"], write: ["**"] }
 "#;
 
@@ -520,7 +520,7 @@ fn artifacts_inside_the_workspace_are_no_part_of_the_diff() {
 #[test]
 fn the_models_key_is_in_no_commands_environment() {
     let place = Sandboxed::with_policy(
-        "version: 1\nexec: { allow: [\"env\", \"cat ...\", \"sh *.sh\"] }\nfiles: { read: [\"**\"], write: [\"**\"] }\n",
+        "version: 1\nexec: { allow: [\"env\", \"cat ...\", \"sh look.sh\", \"sh stay.sh\", \"sh two.sh\"] }\nfiles: { read: [\"**\"], write: [\"**\"] }\n",
     );
     place.write(
         "ws/look.sh",

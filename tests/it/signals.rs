@@ -6,7 +6,7 @@ use serde_json::json;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const POLICY: &str = "version: 1\nexec: { allow: [\"sleep *\", \"sh *.sh\", \"true\"] }\nfiles: { read: [\"**\"], write: [\"**\"] }\n";
+const POLICY: &str = "version: 1\nexec: { allow: [\"sleep *\", \"sh look.sh\", \"sh stay.sh\", \"sh two.sh\", \"true\"] }\nfiles: { read: [\"**\"], write: [\"**\"] }\n";
 const MODEL: [&str; 3] = ["--model", "scripted/model.yaml", "t"];
 
 #[test]
