@@ -81,6 +81,7 @@ async fn run(
         config: config(recorded),
         history: replay::history(recorded),
         opening: replay::opening(recorded),
+        answered: replay::answer(recorded),
         replayed: Some(Arc::new(replayed_world(recorded))),
     };
     let (handle, mut events) = session::spawn(parts);

@@ -146,6 +146,7 @@ fn verdict(arguments: &Arguments, process: &Process) -> Verdict {
         reason: reason.into(),
         parts: vec![PartVerdict {
             part: action,
+            argv: Vec::new(),
             decision: Decision::Allow,
             rule: process.rule.clone(),
             reason: reason.into(),
