@@ -179,12 +179,31 @@ fn the_asking_commands_answer_yes_no_and_wrong_input() {
         assert_eq!(done.status, status, "{args:?}: {}{}", done.stdout, done.stderr);
     }
     let made = Run::new(&place, &["policy", "init"]).finish().stdout;
-    place.write("made.yaml", made);
+    place.write("made.yaml", &made);
+    // Where a container gives no namespaces, a run with it starts as well.
+    let pinned = "sandbox: { mode: require, layers: [landlock, seccomp] }";
+    let floor = made.replace("sandbox: require", pinned);
+    assert_ne!(floor, made);
+    place.write("floor.yaml", floor);
+    place.write("model.yaml", script(&[]));
+    place.write("ws/file", "x\n");
+    let words = [
+        "exec",
+        "--policy",
+        "floor.yaml",
+        "--model",
+        "scripted/model.yaml",
+        "-C",
+        "ws",
+        "-o",
+        "out",
+        "t",
+    ];
+    Run::new(&place, &words).finish().assert(0, "completed", "completed");
     let done = Run::new(&place, &["policy", "check", "made.yaml"]).finish();
     assert_eq!(done.status, 0, "what init prints is a policy: {}", done.stderr);
     let schema = Run::new(&place, &["spec", "schema"]).finish();
     assert!(
         serde_json::from_str::<Value>(&schema.stdout).unwrap()["properties"]["task"].is_object()
     );
-    place.write("model.yaml", script(&[]));
 }

