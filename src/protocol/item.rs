@@ -118,6 +118,16 @@ pub struct ToolResult {
 }
 
 impl Item {
+    /// Bytes of text in it that a model reads; what a provider hides from us counts as nothing.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Message { text, .. } | Self::Reasoning { text, .. } => text.len(),
+            Self::ToolCall(call) => call.name.len() + call.payload.as_str().len(),
+            Self::ToolResult(result) => result.output.len(),
+            Self::Unknown { .. } => 0,
+        }
+    }
+
     /// A message of ours.
     pub fn ours(role: Role, fragment: Fragment, text: impl Into<String>) -> Self {
         Self::Message { role, text: text.into(), fragment: Some(fragment), raw: None }

@@ -15,3 +15,4 @@ mod scenario;
 mod session;
 mod signals;
 mod support;
+mod wire;
