@@ -191,7 +191,8 @@ def faults(binary, folder, model, base, admin):
 
 
 def window(binary, folder, model, base):
-    run = Run(binary, folder, model, base, "Say that all is well (the window).")
+    task = "Say that all is well (the window). " + "And again. " * 500
+    run = Run(binary, folder, model, base, task)
     found = run.fault(13, "model.context_exceeded")
     print(f"{model}: {found or 'a prompt that is too long is told as that'}")
     if found:

@@ -185,6 +185,99 @@ fn d102_a_dead_proxy_and_its_password() {
     assert!(said.iter().all(|text| !text.contains("hunter2")), "the password is nowhere");
 }
 
+#[test]
+fn d18_on_every_wire_a_call_from_a_cut_stream_runs_once() {
+    for wire in WIRES {
+        for second in ["c1", "c2"] {
+            let place = Sandboxed::with_policy(POLICY);
+            place.write("policy.yaml", POLICY.replace("\"true\"", "\"sh add.sh\""));
+            place.write("ws/add.sh", "printf x >> log\n");
+            let call = |id: &str| Call::json(id, "exec_command", json!({ "cmd": "sh add.sh" }));
+            let server = Server::start([
+                Reply::calls([call("c1")]).cut_before_end(),
+                Reply::calls([call(second)]),
+                Reply::message("done"),
+            ]);
+            served(&place, &server, wire, &[]).finish().assert(0, "completed", "completed");
+            assert_eq!(place.read("ws/log"), "x", "{wire}: once");
+            let requests = server.requests();
+            assert!(requests[0].body == requests[1].body, "{wire}: the same question");
+            server.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn d21_on_every_wire_nothing_of_an_incomplete_answer_runs() {
+    let half = || Call::raw("c1", "exec_command", "{\"cmd\": \"touch evil");
+    for wire in WIRES {
+        let place = Sandboxed::with_policy(POLICY);
+        let server = Server::start([Reply::incomplete("max_output_tokens").with_calls([half()])]);
+        let done = served(&place, &server, wire, &[]).finish();
+        done.assert(13, "model_failed", "model.incomplete");
+        assert!(done.kinds().is_empty() && !place.exists("ws/evil"), "{wire}");
+        assert!(
+            done.stderr.contains("max_output_tokens")
+                || done.stderr.contains("length")
+                || done.stderr.contains("max_tokens"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+/// Recorded with a provider, replayed without any; and a task that differs in one word is told.
+#[test]
+fn a_record_of_every_wire_replays_offline_and_a_changed_word_is_shown() {
+    for wire in WIRES {
+        let place = Sandboxed::with_policy(POLICY);
+        place.write("ws/a.txt", "a\n");
+        place.git_init(&place.path("ws"));
+        let fix = "*** Begin Patch\n*** Update File: a.txt\n-a\n+b\n*** End Patch\n";
+        let server = Server::start([
+            touch("new").with_text("I look.").with_reasoning("Hm."),
+            Reply::calls([
+                Call::json("p1", "apply_patch", json!({ "input": fix })),
+                Call::raw("p2", "read_file", "{"),
+            ]),
+            Reply::message("Done."),
+        ]);
+        let base = server.base_url();
+        let task = "Make the change to the file.";
+        let args = ["--model", wire, "--base-url", base.as_str(), task];
+        let done = Run::exec(&place, &args)
+            .env("OPENAI_API_KEY", "sk-test-key-of-the-model")
+            .env("ANTHROPIC_API_KEY", "sk-test-key-of-the-model")
+            .finish();
+        done.assert(0, "completed", "completed");
+        server.assert_clean();
+        drop(server);
+        for tools in ["recorded", "live"] {
+            let (status, stdout, stderr) = turnkey(&place, &["replay", "out", "--tools", tools]);
+            assert_eq!(status, 0, "{wire} {tools}: {stdout}{stderr}");
+            assert!(stdout.contains("no difference") && stdout.contains("3 steps"), "{stdout}");
+        }
+        // The task that the replay gives is another one than the recorded request holds.
+        let lines: Vec<String> = place
+            .read("out/rollout.jsonl")
+            .lines()
+            .map(|line| match line.contains("\"type\":\"turn_started\"") {
+                true => line.replace("the change", "a change"),
+                false => line.to_owned(),
+            })
+            .collect();
+        place.write("changed.jsonl", lines.join("\n") + "\n");
+        for tools in ["recorded", "live"] {
+            let (status, stdout, stderr) =
+                turnkey(&place, &["replay", "changed.jsonl", "--tools", tools]);
+            assert_eq!(status, 1, "{wire} {tools}: {stdout}{stderr}");
+            for part in ["first difference, in step 1", "-Make the change", "+Make a change"] {
+                assert!(stdout.contains(part), "{wire} {tools}: {part}: {stdout}");
+            }
+        }
+    }
+}
+
 /// The most memory that a run takes, in MiB, looked at until it ends.
 fn peak(running: Running<'_>, limit: Duration) -> (u64, Done<'_>) {
     let status = format!("/proc/{}/status", running.child.id());

@@ -250,3 +250,22 @@ fn an_attempt_that_the_limits_do_not_leave_room_for_is_not_made() {
     assert_eq!(answer.unwrap_err().kind, ModelErrorKind::OverBudget);
     assert_eq!(server.request_count(), 3);
 }
+
+#[test]
+fn a_provider_without_capacity_is_asked_again() {
+    for wire in WIRES {
+        let overloaded = || Reply::failed("overloaded_error", "Overloaded");
+        let server = Server::start([
+            overloaded(),
+            Reply::status(
+                529,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            ),
+            Reply::message("done"),
+        ]);
+        let (answer, notes) = ask(wire, &server);
+        answer.unwrap();
+        let causes: Vec<&str> = notes.retries.iter().map(|(_, _, cause)| cause.as_str()).collect();
+        assert_eq!(causes, ["model.overloaded", "model.overloaded"], "{wire}");
+    }
+}
