@@ -117,6 +117,13 @@ pub struct ToolResult {
     pub freeform: bool,
 }
 
+impl ToolResult {
+    /// A denial in one line.
+    pub fn denial(&self) -> String {
+        format!("{}: {}", self.name, self.output.lines().next().unwrap_or_default())
+    }
+}
+
 impl Item {
     /// Bytes of text in it that a model reads; what a provider hides from us counts as nothing.
     pub fn text_bytes(&self) -> usize {
@@ -125,6 +132,15 @@ impl Item {
             Self::ToolCall(call) => call.name.len() + call.payload.as_str().len(),
             Self::ToolResult(result) => result.output.len(),
             Self::Unknown { .. } => 0,
+        }
+    }
+
+    /// Whether it is part of a response of the model.
+    pub fn is_of_the_model(&self) -> bool {
+        match self {
+            Self::Message { role, fragment, .. } => *role == Role::Assistant && fragment.is_none(),
+            Self::Reasoning { .. } | Self::ToolCall(_) | Self::Unknown { .. } => true,
+            Self::ToolResult(_) => false,
         }
     }
 
