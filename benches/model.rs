@@ -126,7 +126,7 @@ fn prompt(steps: usize) -> Prompt {
     items.extend((0..steps).flat_map(step));
     Prompt {
         instructions: "You work alone. ".repeat(200).into(),
-        items,
+        items: items.into(),
         tools: names.map(tool).into(),
         options: PromptOptions::default(),
         fingerprint: String::new(),
@@ -203,7 +203,7 @@ fn read_request(socket: &mut std::net::TcpStream, chunk: &mut [u8]) -> Option<us
 
 fn history(steps: usize) -> History {
     let mut history = History::default();
-    prompt(steps).items.into_iter().for_each(|item| history.push(item));
+    prompt(steps).items.iter().cloned().for_each(|item| history.push(item));
     history
 }
 

@@ -1,7 +1,8 @@
 //! The history of a Session, and the copy of it that is sent.
 
 use crate::protocol::{
-    CallId, Effect, Item, Prompt, PromptOptions, ResultKind, ToolPayload, ToolResult, ToolSpec,
+    CallId, Effect, Item, Items, Prompt, PromptOptions, ResultKind, ToolPayload, ToolResult,
+    ToolSpec,
 };
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 /// a prompt's fingerprint costs one item a Step and not the whole history.
 #[derive(Clone, Default)]
 pub struct History {
-    items: Vec<Arc<Item>>,
+    items: Items,
     running: Sha256,
     /// Calls without a result of which it is known that they never began.
     not_started: HashSet<CallId>,
@@ -84,7 +85,7 @@ impl History {
         let items = if self.pairs.are_whole() {
             self.items.clone()
         } else {
-            repaired(&self.items, &self.not_started)
+            repaired(&self.items, &self.not_started).into()
         };
         let running = if items.len() == self.items.len() {
             self.running.clone()

@@ -220,7 +220,7 @@ fn prompt() -> Prompt {
     );
     Prompt {
         instructions: "A program asks whether you can be used. Do what it says and no more.".into(),
-        items: vec![Arc::new(Item::ours(Role::User, Fragment::Task, task))],
+        items: vec![Arc::new(Item::ours(Role::User, Fragment::Task, task))].into(),
         tools: [tool].into(),
         options: PromptOptions {
             cache_key: "turnkey-doctor".into(),

@@ -9,8 +9,8 @@ use crate::context::{self, WorldSnapshot};
 use crate::model::{self, ModelError, ModelErrorKind, Response};
 use crate::policy::OnDeny;
 use crate::protocol::{
-    EventMsg, Item, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd, Usage,
-    Verdict,
+    EventMsg, Item, Items, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd,
+    Usage, Verdict,
 };
 use crate::rollout::{ApprovalRecord, Record, StepStartedRecord, UsageRecord};
 use crate::tools::{self, CallObserver, Halt};
@@ -32,7 +32,7 @@ pub(super) async fn run(
     let steps = turn.ledger.steps;
     turn.progress.update(|summary| summary.steps = steps);
     turn.emit(EventMsg::StepStarted { step: steps }).await;
-    let step = capture(turn, memory, reserve).await?;
+    let mut step = capture(turn, memory, reserve).await?;
     let started = Record::StepStarted(Box::new(StepStartedRecord {
         turn: turn.context.turn.clone(),
         step: step.step,
@@ -44,6 +44,8 @@ pub(super) async fn run(
     }));
     turn.emitter.record(started).await.map_err(failed)?;
     let response = sample(turn, &step).await?;
+    // It shares the history's list, which grows now: let go of, the list need not be copied.
+    step.prompt.items = Items::default();
     let calls = accept(turn, memory, response).await?;
     if calls.is_empty() {
         return Ok(Some(last_message(memory)));

@@ -210,7 +210,7 @@ mod tests {
     fn body(model: &str, options: PromptOptions) -> Value {
         let prompt = Prompt {
             instructions: "i".into(),
-            items: Vec::new(),
+            items: Vec::new().into(),
             tools: Vec::new().into(),
             options,
             fingerprint: String::new(),

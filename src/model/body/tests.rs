@@ -1,7 +1,7 @@
 //! The cache must never change what is sent, only how long it takes.
 
 use super::*;
-use crate::protocol::{Fragment, Role};
+use crate::protocol::{Fragment, Items, Role};
 use proptest::prelude::*;
 
 /// Groups of equal first letters, so that the cutting into groups is seen too.
@@ -48,7 +48,7 @@ fn item(text: &str) -> Arc<Item> {
 fn turn() -> Prompt {
     Prompt {
         instructions: "".into(),
-        items: Vec::new(),
+        items: Items::default(),
         tools: Vec::new().into(),
         options: PromptOptions::default(),
         fingerprint: String::new(),
@@ -57,7 +57,7 @@ fn turn() -> Prompt {
 
 fn prompt(turn: &Prompt, items: &[Arc<Item>], key: &str) -> Prompt {
     let options = PromptOptions { cache_key: key.into(), ..PromptOptions::default() };
-    Prompt { items: items.to_vec(), options, ..turn.clone() }
+    Prompt { items: items.to_vec().into(), options, ..turn.clone() }
 }
 
 #[test]

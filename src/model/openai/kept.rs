@@ -73,7 +73,7 @@ impl Kept {
             response_id: String::new(),
             instructions: prompt.instructions.clone(),
             tools: prompt.tools.clone(),
-            sent: prompt.items.clone(),
+            sent: prompt.items.to_vec(),
             said: Vec::new(),
         };
         Remembering { kept: self.clone(), current: first, fallback, last: Some(last) }
