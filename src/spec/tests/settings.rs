@@ -151,7 +151,7 @@ fn a_key_written_for_one_provider_is_never_handed_to_another() {
     assert_eq!(settings.model.key.value, None);
     assert_eq!(settings.model.base_url.value, None);
     assert_eq!(settings.model.timeout_idle.value, Duration::from_secs(90));
-    assert_eq!(settings.notes.len(), 5);
+    assert_eq!(settings.notes.len(), 7);
     assert_eq!(
         settings.notes[1],
         "model.key of jobs/task.yaml is written for openai/gpt-5.5 and is not used for scripted/m.yaml."
@@ -257,7 +257,7 @@ fn the_record_names_sources_and_holds_no_untrusted_text() {
     let json = settings.to_json();
     assert_eq!(json["limits.steps"], serde_json::json!({ "value": 7, "source": "spec line 30" }));
     assert_eq!(json["inputs.note"]["value"]["text"], "17 bytes");
-    assert_eq!(json["verify.attempts"]["source"], "spec line 34");
+    assert_eq!(json["verify.attempts"]["source"], "spec line 37");
     assert_eq!(json["json"]["source"], "default");
     assert!(!json.to_string().contains("nothing"));
 }
