@@ -271,7 +271,7 @@ fn a_record_of_every_wire_replays_offline_and_a_changed_word_is_shown() {
             let (status, stdout, stderr) =
                 turnkey(&place, &["replay", "changed.jsonl", "--tools", tools]);
             assert_eq!(status, 1, "{wire} {tools}: {stdout}{stderr}");
-            for part in ["first difference, in step 1", "-Make the change", "+Make a change"] {
+            for part in ["first difference, in step 0", "-Make the change", "+Make a change"] {
                 assert!(stdout.contains(part), "{wire} {tools}: {part}: {stdout}");
             }
         }
