@@ -48,6 +48,7 @@ pub(super) async fn make(
         None => place = place.isolated(input, folder).await?,
     }
     let exec = Hands::make(input, &place, folder, artifacts, masker.clone(), warnings).await?;
+    folder.logs = exec.logs;
     let going = input.going.take();
     let parent = going
         .as_ref()

@@ -137,7 +137,7 @@ fn world(
     Ok(Arc::new(ToolWorld::new(
         Arc::new(policy),
         Arc::new(executor),
-        Arc::new(WorldFacts { path, writable: Vec::new() }),
+        Arc::new(WorldFacts { path, writable: Vec::new(), reach: None }),
         masker,
         ToolLimits::default(),
         Arc::new(Mutex::new(workspace)),
