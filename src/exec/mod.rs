@@ -7,6 +7,7 @@
 //! when a command is over, nothing of it is left.
 
 mod capture;
+mod child;
 mod children;
 mod container;
 mod engine;
@@ -17,10 +18,12 @@ mod launcher;
 mod live;
 pub mod order;
 mod programs;
+mod proxy;
 mod pty;
 mod runner;
 pub mod sandbox;
 mod streams;
+mod tree;
 
 pub use capture::{Captured, Stream};
 pub use children::adopt_orphans;
@@ -32,6 +35,7 @@ pub use launched::Wiring;
 pub use launcher::{LAUNCHER_ARG, launcher_main};
 pub use live::{End, InputError, Live};
 pub use programs::CleanPath;
+pub use proxy::HostsProxy;
 pub use pty::Size;
 pub use runner::{Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
 

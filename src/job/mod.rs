@@ -19,6 +19,7 @@ mod replay_live;
 mod replay_recorded;
 mod resume;
 mod run;
+mod sandbox;
 mod trace;
 
 pub use artifacts::{ARTIFACT_NAMES, Artifacts};
