@@ -5,7 +5,7 @@ use super::RunFolder;
 use super::prepare::{Refusal, RunInput, unavailable};
 use crate::exec::order::{Finding, ProbeOrder};
 use crate::exec::sandbox::{
-    self, Confinement, Findings, Grade, Layers, NoSandbox, Plan, Sandbox, Wall, Walls,
+    self, Confinement, Findings, Grade, Held, Layers, NoSandbox, Plan, Sandbox, Wall, Walls,
 };
 use crate::exec::{ExecError, Executor, HostsProxy};
 use crate::policy::{Network, Policy, SandboxLevel};
@@ -38,13 +38,7 @@ pub(super) async fn raise(
         return Ok(Arc::new(NoSandbox::new("the sandbox is off")));
     }
     let tried = Tried::new(&input.launcher, policy, &plan, folder).await?;
-    let asked = policy.sandbox();
-    let short: Vec<String> = tried
-        .grades(&plan)
-        .iter()
-        .filter(|grade| grade.falls_short(asked.accept_reverted))
-        .map(describe)
-        .collect();
+    let short = shortfalls(&tried.grades(&plan), policy);
     if short.is_empty() && tried.failure.is_none() {
         return Ok(Arc::new(tried.walls(plan)));
     }
@@ -64,17 +58,22 @@ pub(super) async fn raise(
     Ok(Arc::new(NoSandbox::new(&format!("best effort, and nothing could be had: {what}"))))
 }
 
-const WAYS_OUT: &str = "run on Linux 5.13 or newer with Landlock and seccomp allowed (a default \
+pub(super) const WAYS_OUT: &str = "run on Linux 5.13 or newer with Landlock and seccomp allowed (a default \
     container has both), allow user namespaces for what only mounts hold, take undoing for \
     prevention with `sandbox: { accept: [reverted] }`, drop the clause that is not held, or accept \
     less with --sandbox best-effort; `turnkey doctor` shows what holds here";
 
-fn describe(grade: &Grade) -> String {
-    format!("{} is {} ({})", grade.clause, grade.held.words(), grade.by)
+/// What `require` does not take, in words.
+pub(super) fn shortfalls(grades: &[Grade], policy: &Policy) -> Vec<String> {
+    let accepts = policy.sandbox().accept_reverted;
+    let short = grades.iter().filter(|grade| grade.falls_short(accepts));
+    short
+        .map(|grade| format!("{} is {} ({})", grade.clause, grade.held.words(), grade.by))
+        .collect()
 }
 
 /// A layer that could not be put in force.
-pub struct Failure {
+pub(super) struct Failure {
     layer: String,
     cause: String,
 }
@@ -86,7 +85,7 @@ impl Failure {
 }
 
 /// What came of trying.
-pub struct Tried {
+pub(super) struct Tried {
     pub layers: Layers,
     pub findings: Findings,
     pub failure: Option<Failure>,
@@ -98,7 +97,7 @@ pub struct Tried {
 impl Tried {
     /// Tries the set that the policy pins, or else the best one and then the floor, behind each of the
     /// networks that a command could get.
-    async fn new(
+    pub(super) async fn new(
         launcher: &Path,
         policy: &Policy,
         plan: &Plan,
@@ -161,14 +160,14 @@ impl Tried {
         let mut grades = plan.grades(self.layers, &self.findings);
         if let Some(failure) = &self.failure {
             for grade in &mut grades {
-                grade.held = crate::exec::sandbox::Held::NotHeld;
+                grade.held = Held::NotHeld;
                 grade.by = failure.text();
             }
         }
         if let Some(why) = &self.without_namespaces {
             grades.push(Grade {
                 clause: "namespaces".into(),
-                held: crate::exec::sandbox::Held::NotHeld,
+                held: Held::NotHeld,
                 by: format!("the layers below hold without them: {why}"),
                 required: false,
             });

@@ -6,6 +6,7 @@
 
 mod apply_patch;
 mod arguments;
+mod denials;
 mod exec_command;
 mod facts;
 mod life;
@@ -18,6 +19,7 @@ mod world;
 mod write_stdin;
 
 pub use apply_patch::ApplyPatch;
+pub use denials::Reach;
 pub use exec_command::ExecCommand;
 pub use facts::{CallFacts, RuleCounts, WorldFacts};
 pub use life::{CallObserver, Halt, run_calls};
