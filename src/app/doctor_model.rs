@@ -94,6 +94,7 @@ fn as_json(settings: &ModelSettings, probe: &Probe) -> serde_json::Value {
         })
     });
     json!({
+        "schema": 1,
         "model": settings.name.value.to_string(),
         "base_url": settings.base_url.value,
         "key": key_of(settings),

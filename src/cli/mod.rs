@@ -38,7 +38,8 @@ pub enum Command {
         #[command(subcommand)]
         command: SpecCommand,
     },
-    /// Ask whether what a run needs works here.
+    /// Try the sandbox on this machine and say, clause by clause, what holds; with --model, ask the
+    /// model what works.
     Doctor(DoctorArgs),
     /// Print the completion script of a shell.
     Completions {
@@ -196,20 +197,28 @@ pub enum ToolsFrom {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 it works, 1 it does not, 2 wrong input.")]
+#[command(
+    after_help = "Exit status: 0 a run would start (with --model: the model can be used), 1 something required \
+                  does not hold, 2 wrong input."
+)]
 pub struct DoctorArgs {
+    /// The policy file; without one the built-in policy
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    pub policy: Option<PathBuf>,
+    #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+    pub workspace: PathBuf,
     /// Ask this model two tiny things (a few hundred tokens): is it reached, does it stream, call
     /// tools, keep to schemas; without a name the model of the spec or of TURNKEY_MODEL
-    #[arg(long, value_name = "PROVIDER/NAME", num_args = 0..=1, default_missing_value = "", required = true)]
+    #[arg(long, value_name = "PROVIDER/NAME", num_args = 0..=1, default_missing_value = "")]
     pub model: Option<String>,
-    /// The task spec whose model is meant
-    #[arg(short = 'f', long, value_name = "FILE")]
+    /// With --model: the task spec whose model is meant
+    #[arg(short = 'f', long, value_name = "FILE", requires = "model")]
     pub spec: Option<PathBuf>,
-    /// Address of the model's API
-    #[arg(long, value_name = "URL")]
+    /// With --model: address of its API
+    #[arg(long, value_name = "URL", requires = "model")]
     pub base_url: Option<String>,
-    /// Certificates (PEM) to trust in addition to the system's
-    #[arg(long, value_name = "FILE")]
+    /// With --model: certificates (PEM) to trust in addition to the system's
+    #[arg(long, value_name = "FILE", requires = "model")]
     pub ca_file: Option<String>,
     /// Print the answer as one JSON object
     #[arg(long)]
