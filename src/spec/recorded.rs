@@ -30,6 +30,7 @@ pub fn recorded_spec(settings: &Value, folder: &Path, model_folder: &Path) -> Sp
         isolate: rows.word("isolate", Isolate::CHOICES),
         model: model(&rows),
         policy: rows.path("policy"),
+        environment: rows.value("environment").and_then(environment).map(placed),
         limits: LimitsSpec {
             steps: rows.number("limits.steps"),
             tool_calls: rows.number("limits.tool_calls"),
@@ -76,9 +77,13 @@ fn model(rows: &Rows<'_>) -> ModelSpec {
         key: rows.value("model.key").and_then(|value| key(value, rows.folder)).map(placed),
         effort: rows.text("model.effort"),
         window: rows.number("model.window"),
+        max_output_tokens: rows.number("model.max_output_tokens"),
+        server_state: rows.value("model.server_state").and_then(Value::as_bool).map(placed),
+        ca_file: rows.path("model.ca_file"),
         timeout_connect: rows.duration("model.timeouts.connect"),
         timeout_first_byte: rows.duration("model.timeouts.first_byte"),
         timeout_idle: rows.duration("model.timeouts.idle"),
+        timeout_total: rows.duration("model.timeouts.total"),
         retry_attempts: rows.number("model.retries.attempts"),
         retry_total_wait: rows.duration("model.retries.total_wait"),
         prices: rows.value("model.prices").and_then(prices).map(placed),
@@ -98,6 +103,23 @@ fn key(value: &Value, folder: &Path) -> Option<KeyFrom> {
         return Some(KeyFrom::File(folder.join(path)));
     }
     value.get("fd").and_then(Value::as_u64).map(KeyFrom::Fd)
+}
+
+/// Where commands ran; nothing where the record says something that this version does not know.
+fn environment(value: &Value) -> Option<Environment> {
+    if value.as_str() == Some("local") {
+        return Some(Environment::Local);
+    }
+    let container = value.get("container")?;
+    let text = |name: &str| container.get(name).and_then(Value::as_str);
+    let from = match (text("image"), text("name")) {
+        (Some(image), None) => ContainerFrom::Image(image.to_owned()),
+        (None, Some(name)) => ContainerFrom::Name(name.to_owned()),
+        _ => return None,
+    };
+    let runtime = text("runtime")?;
+    let (_, runtime) = ContainerRuntime::CHOICES.iter().find(|(word, _)| *word == runtime)?;
+    Some(Environment::Container(Container { from, runtime: *runtime }))
 }
 
 fn prices(value: &Value) -> Option<Prices> {
@@ -191,6 +213,19 @@ mod tests {
             FlagValues { max_steps: Some(9), task: Some("t".into()), ..FlagValues::default() };
         let third = resolve(more, EnvValues::default(), Some(&again)).unwrap();
         assert_eq!(third.limits.steps.value, 9);
+    }
+
+    #[test]
+    fn what_ran_in_a_container_runs_there_again() {
+        for text in ["image: \"rust:1\", runtime: podman", "name: builder, runtime: docker"] {
+            let spec = format!(
+                "version: 1\ntask: t\nmodel: {{ use: scripted/m.yaml }}\nenvironment: {{ container: {{ {text} }} }}\n"
+            );
+            let spec = parse("t.yaml", &spec).unwrap();
+            let first = resolve(FlagValues::default(), EnvValues::default(), Some(&spec)).unwrap();
+            let again = recorded_spec(&first.to_json(), Path::new(""), Path::new(""));
+            assert_eq!(again.environment.unwrap().value, first.environment.value);
+        }
     }
 
     #[test]
