@@ -546,7 +546,7 @@ fn the_models_key_is_wiped_from_the_runners_own_block_and_it_dumps_no_core() {
     let sent = server.requests()[0].headers.iter().any(|(_, value)| value.contains(key));
     assert!(sent, "the key was used");
     running.signal("TERM");
-    running.wait(std::time::Duration::from_secs(10)).assert(143, "interrupted", "signal.term");
+    running.wait(std::time::Duration::from_secs(10)).assert(143, "interrupted", "interrupted");
 }
 
 /// Whether tests can become another user here.
