@@ -20,3 +20,4 @@ mod scenario;
 mod session;
 mod signals;
 mod support;
+mod wire;
