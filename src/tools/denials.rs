@@ -8,7 +8,7 @@
 
 use crate::exec::Executor;
 use crate::exec::sandbox::Held;
-use crate::policy::{Command, ExecPermit, Policy};
+use crate::policy::{Command, ExecPermit, Network, Policy};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Reach {
             let mut grades = executor.sandbox().grades().iter();
             grades.any(|grade| grade.clause == clause && grade.held == Held::Prevented)
         };
-        let confinement = executor.sandbox().confinement(false);
+        let confinement = executor.sandbox().confinement(&Network::None).ok()?;
         (holds("files.write") && holds("files.read") && confinement.enabled)
             .then_some(Self { read: confinement.read, write: confinement.write })
     }
@@ -400,7 +400,7 @@ mod tests {
         let place = Place::new();
         let closed = place.root().join("outside/closed");
         fs::write(&closed, "").unwrap();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
         for (command, output) in [
             // Granted: its own permissions are the reason.
             ("x", "touch: cannot touch 'ROOT/ws/src/new': Permission denied"),
