@@ -40,9 +40,9 @@ pub struct RunEnd {
     pub summary: TurnSummary,
     pub collected: Collected,
     pub evidence: Evidence,
-    /// The start's difference from its commit, where it was dirty.
+    /// The start's difference from its commit, where it was dirty and holds no known secret.
     pub start_diff: Option<Vec<u8>>,
-    /// True where the diff holds a known secret and must not be published.
+    /// True where the diff adds a known secret and must not be published.
     pub diff_withheld: bool,
 }
 
@@ -106,22 +106,26 @@ pub async fn run(
     watcher.collected.processes.extend(left.into_iter().map(|settled| settled.process));
     world.executor.leave().await;
     let mut around = Vec::new();
-    let taken = world.with_workspace(move |workspace| take_evidence(workspace, &prefix)).await;
+    let knows = masker.clone();
+    let taken =
+        world.with_workspace(move |workspace| take_evidence(workspace, &prefix, &knows)).await;
     let (evidence, start_diff) = taken.unwrap_or_else(|error| {
         let message = format!("the turn diff could not be made: {error}");
         around.push(Outcome::new(State::Unavailable, "workspace.diff", message));
-        (Evidence::default(), None)
+        (Evidence::default(), (None, Vec::new()))
     });
     if let Some(why) = &evidence.disproved {
         around.push(Outcome::new(State::Internal, "internal.diff_proof", why));
     }
-    let diff_withheld = masker.finds_secret(&evidence.diff.bytes);
+    let (start_diff, untold) = start_diff;
+    watcher.collected.warnings.extend(untold);
+    let diff_withheld = evidence.adds(&|bytes| masker.finds_secret(bytes));
     if diff_withheld {
         around.push(
             Outcome::new(
                 State::Unverified,
                 "secret.in_diff",
-                "the turn diff holds a known secret; it is not published",
+                "the turn adds a known secret to a file; its diff is not published",
             )
             .hint("look at the workspace itself, and take the secret out of the file"),
         );
@@ -189,19 +193,27 @@ pub struct Leftover {
     pub policy_digest: String,
 }
 
-type Taken = (Evidence, Option<Vec<u8>>);
+/// The start's own diff, and what is to be told of it.
+type StartDiff = (Option<Vec<u8>>, Vec<String>);
 
 fn take_evidence(
     workspace: &mut crate::workspace::Workspace,
     prefix: &[u8],
-) -> Result<Taken, crate::workspace::WorkspaceError> {
+    masker: &crate::rollout::Masker,
+) -> Result<(Evidence, StartDiff), crate::workspace::WorkspaceError> {
     let evidence = verify::take(workspace, prefix)?;
     if !workspace.is_captured() || workspace.git().is_none() {
-        return Ok((evidence, None));
+        return Ok((evidence, (None, Vec::new())));
     }
     let start = workspace.start_changes()?;
+    let why = start.reasons.iter().map(|why| format!("start.diff is not exact: {why}"));
+    let mut untold: Vec<String> = why.collect();
     let diff = diff::write_diff(start.files, &DiffOptions::default());
-    Ok((evidence, (!diff.bytes.is_empty()).then_some(diff.bytes)))
+    if masker.finds_secret(&diff.bytes) {
+        untold.push("the start was dirty with a known secret: start.diff is not published".into());
+        return Ok((evidence, (None, untold)));
+    }
+    Ok((evidence, ((!diff.bytes.is_empty()).then_some(diff.bytes), untold)))
 }
 
 fn run_started(
