@@ -171,7 +171,7 @@ fn replace(workspace: &Workspace, path: &str, bytes: Arc<[u8]>) {
         path: path.to_owned(),
         moved_from: None,
         before,
-        after: Some(NewFile { bytes, mode }),
+        after: Some(NewFile::regular(bytes, mode)),
         added: 0,
         removed: 0,
         note: String::new(),

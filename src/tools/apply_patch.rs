@@ -141,7 +141,9 @@ fn refused(error: &CommitError) -> ToolOutput {
 fn like_a_command(mut output: ToolOutput) -> ToolOutput {
     let code = i32::from(output.result != Some(ResultKind::Ok));
     output.exit_code = Some(code);
-    output.text =
-        format!("exit code: {code}\n(taken by the apply_patch tool, no shell ran)\n{}", output.text);
+    output.text = format!(
+        "exit code: {code}\n(taken by the apply_patch tool, no shell ran)\n{}",
+        output.text
+    );
     output
 }

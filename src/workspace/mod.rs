@@ -7,8 +7,10 @@
 //!
 //! Reading starts at [`Workspace`]. `beneath` is how files are reached, `walk` and `manifest` how
 //! the tree is seen, `start` what is kept of it, `track` who changed it, `changes` what became of
-//! it, `commit` how patches are written, `git` how a repository is read.
+//! it, `commit` how patches are written, `apply` what the operator changes himself, `git` how a
+//! repository is read.
 
+mod apply;
 mod beneath;
 mod changes;
 mod commit;
@@ -37,6 +39,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use apply::ApplyFailure;
 use beneath::Root;
 pub use changes::{Attribution, Change, ChangeKind, NotExpressible, StartChanges, TurnChanges};
 pub use commit::{Committed, CommittedFile, Recovered};

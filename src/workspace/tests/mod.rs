@@ -165,7 +165,7 @@ fn git_in(folder: &Path, words: &[&str]) -> String {
 }
 
 fn new_file(text: impl AsRef<[u8]>, mode: u32) -> NewFile {
-    NewFile { bytes: Arc::from(text.as_ref()), mode }
+    NewFile::regular(Arc::from(text.as_ref()), mode)
 }
 
 fn regular(text: impl AsRef<[u8]>, mode: u32) -> FileState {
