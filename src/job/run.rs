@@ -63,7 +63,6 @@ pub async fn run(
         policy_file,
         grades,
         root,
-        prefix,
         started,
         folder,
         warnings,
@@ -107,8 +106,7 @@ pub async fn run(
     world.executor.leave().await;
     let mut around = Vec::new();
     let knows = masker.clone();
-    let taken =
-        world.with_workspace(move |workspace| take_evidence(workspace, &prefix, &knows)).await;
+    let taken = world.with_workspace(move |workspace| take_evidence(workspace, &knows)).await;
     let (evidence, start_diff) = taken.unwrap_or_else(|error| {
         let message = format!("the turn diff could not be made: {error}");
         around.push(Outcome::new(State::Unavailable, "workspace.diff", message));
@@ -198,10 +196,9 @@ type StartDiff = (Option<Vec<u8>>, Vec<String>);
 
 fn take_evidence(
     workspace: &mut crate::workspace::Workspace,
-    prefix: &[u8],
     masker: &crate::rollout::Masker,
 ) -> Result<(Evidence, StartDiff), crate::workspace::WorkspaceError> {
-    let evidence = verify::take(workspace, prefix)?;
+    let evidence = verify::take(workspace)?;
     if !workspace.is_captured() || workspace.git().is_none() {
         return Ok((evidence, (None, Vec::new())));
     }

@@ -29,7 +29,7 @@ pub struct Evidence {
 
 /// Compares the tree as it is with the start. Without an effect nothing was captured, and nothing
 /// changed.
-pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, WorkspaceError> {
+pub fn take(workspace: &mut Workspace) -> Result<Evidence, WorkspaceError> {
     if !workspace.is_captured() {
         let diff = Diff::default();
         let record =
@@ -37,15 +37,10 @@ pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, Worksp
         return Ok(Evidence { diff, record, ..Evidence::default() });
     }
     let changes = workspace.turn_changes()?;
-    let with_prefix = |path: &[u8]| [prefix, path].concat();
-    let files: Vec<FileChange> = changes
-        .files
-        .into_iter()
-        .map(|change| FileChange { path: with_prefix(&change.path), ..change })
-        .collect();
+    let files = changes.files;
     let mut by: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
     for attribution in &changes.attribution {
-        let calls = by.entry(with_prefix(&attribution.path)).or_default();
+        let calls = by.entry(attribution.path.clone()).or_default();
         calls.extend(attribution.calls.iter().map(|call| match call.by {
             By::Patch => format!("patch:{}", call.id),
             By::Command => format!("command:{}", call.id),

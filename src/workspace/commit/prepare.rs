@@ -167,8 +167,8 @@ fn clear_folders(workspace: &Workspace, steps: &mut [Step]) -> Result<Vec<Gone>,
             step.makes_way = true;
             found += 1;
         }
-        if found != files.len() {
-            let why = "it already exists: it is a folder, and other files are in it".to_owned();
+        if files.is_empty() || found != files.len() {
+            let why = "it already exists: it is a folder, which nothing here empties".to_owned();
             return Err(CommitError::Refused { path: shown(&top), why });
         }
     }
