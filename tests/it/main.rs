@@ -1,5 +1,6 @@
 //! One binary for all tests that need real parts: processes, files, sockets, git.
 
+mod apply;
 mod capture;
 mod cases;
 mod container;
@@ -8,6 +9,7 @@ mod exec;
 mod live;
 mod messages;
 mod orphans;
+mod patching;
 mod prompt;
 mod replay;
 mod resume;
@@ -15,3 +17,4 @@ mod scenario;
 mod session;
 mod signals;
 mod support;
+mod turn_diff;
