@@ -88,7 +88,7 @@ no_container_left() {
 
 environment_runs_in_the_image() {
     new_place "{ container: { image: \"$RUN_IMAGE\" } }"
-    scripted "{ cmd: \"sh look.sh $place/home/.local/state\" }" \
+    scripted "{ cmd: \"sh look.sh $place/home/.local/state/turnkey/runs\" }" \
         '{ cmd: "printf hi", tty: true, yield_time_ms: 20000 }'
     run_here || {
         cat "$place/log"
@@ -139,7 +139,7 @@ environment_ends_with_the_runner() {
 
 environment_in_a_named_container() {
     new_place "{ container: { name: turnkey-ci-named } }"
-    scripted "{ cmd: \"sh look.sh $place/home/.local/state\" }" '{ cmd: "sleep 304", timeout_ms: 1000 }'
+    scripted "{ cmd: \"sh look.sh $place/home/.local/state/turnkey/runs\" }" '{ cmd: "sleep 304", timeout_ms: 1000 }'
     docker run --detach --rm --name turnkey-ci-named --network none --cap-drop ALL \
         --security-opt no-new-privileges --volume "$place/ws:$place/ws" "$RUN_IMAGE" \
         sleep 600 >/dev/null

@@ -37,7 +37,11 @@ pub fn gather(args: &ExecArgs, started: Instant) -> Result<RunInput, Refused> {
 }
 
 /// The same for a run that goes on from a record: its settings are the base, flags go over them.
-pub fn gather_going(args: &ExecArgs, going: Going, started: Instant) -> Result<RunInput, Refused> {
+pub fn gather_going(
+    args: &ExecArgs,
+    mut going: Going,
+    started: Instant,
+) -> Result<RunInput, Refused> {
     let given = [
         ("--spec", args.spec.is_some(), "single settings can be changed by their flags"),
         ("--param", !args.params.is_empty(), "write the task out"),
@@ -50,13 +54,11 @@ pub fn gather_going(args: &ExecArgs, going: Going, started: Instant) -> Result<R
             )));
         }
     }
-    let mut typed = match (&args.task, &args.task_file) {
-        (None, None) => Some(job::GO_ON.to_owned()),
-        _ => typed_task(args, None)?,
+    going.follow_up = args.task.is_some() || args.task_file.is_some();
+    let typed = match going.follow_up {
+        true => typed_task(args, None)?,
+        false => Some(going.task().to_owned()),
     };
-    if typed.is_none() && args.task_file.is_none() {
-        typed = Some(job::GO_ON.to_owned());
-    }
     let (folder, model_folder) = going.folders();
     let recorded = spec::recorded_spec(going.settings(), &folder, &model_folder);
     let flags = spec::recorded_flags(args.flags(typed), going.settings());

@@ -2,10 +2,10 @@
 
 use super::exit;
 use crate::clock;
-use crate::job::{Artifacts, Leftover, RunEnd};
+use crate::job::{Artifacts, CommandLog, Leftover, RunEnd, RunLogs};
 use crate::protocol::{Outcome, State};
 use crate::report::{
-    ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Finish, Prices, Reporter,
+    self, ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Finish, Prices, Reporter,
     ResultRecord, ToolCalls, summary, write_atomic, write_result,
 };
 use crate::rollout::Masker;
@@ -121,6 +121,8 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
         })
         .collect();
     record.processes = end.collected.processes.clone();
+    let logs = leftover.folder.logs.as_ref().map(RunLogs::kept).unwrap_or_default();
+    record.command_logs = logs.into_iter().map(command_log).collect();
     record.sandbox = serde_json::json!(leftover.grades);
     record.warnings = end.collected.warnings.clone();
     let git = evidence.git_changes.iter().map(|change| format!("git's own files: {change}"));
@@ -139,6 +141,12 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
         ..Digests::default()
     };
     record
+}
+
+fn command_log(log: CommandLog) -> report::CommandLog {
+    let CommandLog { command, end } = log;
+    let file = (!end.file.is_empty()).then_some(end.file);
+    report::CommandLog { command, file, bytes: end.bytes, cut: end.cut, fault: end.fault }
 }
 
 fn check(check: &crate::rollout::CheckRecord) -> Check {

@@ -124,6 +124,8 @@ pub fn budget(text: &str) -> Item {
 pub struct Interruption {
     /// Why the Turn before was cut short; absent where it ended by itself.
     pub cut_short: Option<String>,
+    /// Its final message stands, and is verified before anything else.
+    pub answered: bool,
     /// What did not hold after it.
     pub unmet: Vec<String>,
     /// Calls whose effect nobody knows.
@@ -143,6 +145,9 @@ pub fn interruption(about: &Interruption) -> Item {
         None => "The Turn before this is over. ".to_owned(),
     };
     body.push_str("This is a new Turn of the same session; nothing was run again.\n");
+    if about.answered {
+        body.push_str("Its final message stands: the runner verifies it now.\n");
+    }
     let lists = [
         ("What did not hold at its end:", &about.unmet),
         (

@@ -5,8 +5,9 @@
 //! task goes, the launcher sees its socket close and kills the tree.
 
 use super::ExecError;
-use super::capture::{Capture, Captured};
+use super::capture::{Capture, Captured, Stream};
 use super::launched::Launched;
+use super::log::{LogEnd, LogPipe, OutputLog};
 use super::order::{CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Report};
 use super::pty::{self, Size};
 use super::runner::{Finished, ProcessEnd};
@@ -71,6 +72,7 @@ struct State {
     unread_input: usize,
     input_open: bool,
     end: Option<Result<End, ExecError>>,
+    log: Option<LogEnd>,
 }
 
 /// The end of a command, without its output.
@@ -93,7 +95,11 @@ enum Ask {
 }
 
 impl Live {
-    pub(super) fn attend(launched: Launched, bounds: Bounds) -> Self {
+    pub(super) fn attend(
+        launched: Launched,
+        bounds: Bounds,
+        log: Option<Box<dyn OutputLog>>,
+    ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 capture: Capture::new(bounds.output),
@@ -102,6 +108,7 @@ impl Live {
                 unread_input: 0,
                 input_open: launched.input.is_some(),
                 end: None,
+                log: None,
             }),
         });
         let (asks, inbox) = mpsc::unbounded_channel();
@@ -116,6 +123,7 @@ impl Live {
             close_when_written: false,
             early: None,
             killed: false,
+            log: log.map(LogPipe::new),
         };
         let task = tokio::spawn(async move {
             attendant.run(bounds.timeout, began).await;
@@ -143,6 +151,11 @@ impl Live {
             }
             end => end.clone(),
         }
+    }
+
+    /// What became of its log, once it has ended; nothing where none is kept.
+    pub fn log(&self) -> Option<LogEnd> {
+        self.state().log.clone()
     }
 
     /// What was printed since the last look. A character that has come in part stays for the next.
@@ -206,7 +219,7 @@ impl Live {
             () = cancel.cancelled() => self.end_now().await,
         }
         let end = self.end().unwrap_or_else(|| Err(ExecError::Launcher("no end".into())))?;
-        Ok(Finished::new(end, self.take_output()))
+        Ok(Finished::new(end, self.take_output(), self.log()))
     }
 
     fn ask(&self, ask: Ask) -> Result<(), InputError> {
@@ -225,6 +238,15 @@ impl Drop for Live {
 }
 
 impl Shared {
+    fn took(&self, stream: Stream, chunk: &[u8], log: &mut Option<LogPipe>) {
+        let mut state = self.state();
+        state.total += chunk.len() as u64;
+        state.capture.push(stream, chunk);
+        if let Some(log) = log {
+            log.put(chunk);
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -241,6 +263,8 @@ struct Attendant {
     /// Why the command is being ended, if not by itself.
     early: Option<ProcessEnd>,
     killed: bool,
+    /// Where the whole output is kept, if it is.
+    log: Option<LogPipe>,
 }
 
 /// What the attendant woke up for.
@@ -249,6 +273,8 @@ enum Wake {
     /// A chunk was taken, or a stream came to its end.
     Output,
     Written(std::io::Result<usize>),
+    /// The log has room again.
+    Logged,
     Ask(Option<Ask>),
     Deadline,
 }
@@ -261,8 +287,13 @@ impl Attendant {
         let _ = tokio::time::timeout(grace, self.drain()).await;
         let _ = tokio::time::timeout(LAUNCHER_GRACE, self.launched.child.wait()).await;
         let end = self.verdict(ended, clock::now().saturating_duration_since(began));
+        let log = match self.log.take() {
+            Some(log) => Some(log.end().await),
+            None => None,
+        };
         let mut state = self.shared.state();
         state.end = Some(end);
+        state.log = log;
         state.input_open = false;
         state.unread_input = 0;
     }
@@ -275,16 +306,17 @@ impl Attendant {
             let wake = {
                 let Launched { reports, output, input, .. } = &mut self.launched;
                 let open = output.is_open();
+                let log = &mut self.log;
+                let behind = log.as_ref().is_some_and(LogPipe::is_behind);
                 tokio::select! {
                     report = reports.next() => Wake::Report(report),
-                    chunk = output.next(), if open => {
+                    chunk = output.next(), if open && !behind => {
                         if let Some((stream, chunk)) = chunk {
-                            let mut state = self.shared.state();
-                            state.total += chunk.len() as u64;
-                            state.capture.push(stream, chunk);
+                            self.shared.took(stream, chunk, log);
                         }
                         Wake::Output
                     }
+                    () = catch_up(log), if behind => Wake::Logged,
                     written = write(input, &self.pending), if !self.pending.is_empty() => {
                         Wake::Written(written)
                     }
@@ -294,7 +326,7 @@ impl Attendant {
             };
             match wake {
                 Wake::Report(report) => return report,
-                Wake::Output => {}
+                Wake::Output | Wake::Logged => {}
                 Wake::Written(written) => self.written(written),
                 Wake::Ask(Some(Ask::End)) => {
                     if self.end_early(ProcessEnd::Cancelled).await {
@@ -381,10 +413,9 @@ impl Attendant {
     async fn drain(&mut self) {
         let output = &mut self.launched.output;
         while output.is_open() {
+            catch_up(&mut self.log).await;
             if let Some((stream, chunk)) = output.next().await {
-                let mut state = self.shared.state();
-                state.total += chunk.len() as u64;
-                state.capture.push(stream, chunk);
+                self.shared.took(stream, chunk, &mut self.log);
             }
         }
     }
@@ -408,5 +439,11 @@ async fn write(input: &Option<Input>, bytes: &[u8]) -> std::io::Result<usize> {
     match input {
         Some(input) => input.write(bytes).await,
         None => Err(std::io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+async fn catch_up(log: &mut Option<LogPipe>) {
+    if let Some(log) = log {
+        log.catch_up().await;
     }
 }

@@ -5,6 +5,7 @@ use super::environment::Environment;
 use super::host::{Host, Local, Work};
 use super::launched::{Launched, Wiring};
 use super::live::{Bounds, End, LAUNCHER_GRACE, Live};
+use super::log::{LogEnd, OutputLogs};
 use super::order::{Finding, Input, Order, ProbeOrder, Report};
 use super::sandbox::{Confinement, Sandbox};
 use super::{CleanPath, ExecError};
@@ -27,6 +28,7 @@ pub struct ExecutorConfig {
 pub struct Executor {
     config: ExecutorConfig,
     host: Arc<dyn Host>,
+    logs: Option<Arc<dyn OutputLogs>>,
 }
 
 /// Bounds of one command.
@@ -56,11 +58,14 @@ pub struct Finished {
     pub stragglers: u32,
     /// Processes that could not be ended.
     pub left: u32,
+    /// What became of its log, where one is kept.
+    pub log: Option<LogEnd>,
 }
 
 impl Finished {
-    pub fn new(end: End, output: Captured) -> Self {
+    pub fn new(end: End, output: Captured, log: Option<LogEnd>) -> Self {
         Self {
+            log,
             end: end.end,
             output,
             duration: end.duration,
@@ -78,7 +83,13 @@ impl Executor {
 
     /// Runs commands elsewhere than on this machine.
     pub fn on(host: Arc<dyn Host>, config: ExecutorConfig) -> Self {
-        Self { config, host }
+        Self { config, host, logs: None }
+    }
+
+    /// Keeps the whole output of every command as well.
+    pub fn with_logs(mut self, logs: Arc<dyn OutputLogs>) -> Self {
+        self.logs = Some(logs);
+        self
     }
 
     /// At the end of a run: takes away whatever of it is left where its commands ran.
@@ -131,7 +142,8 @@ impl Executor {
             Some(report) => return Err(refusal(report)),
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
-        Ok(Live::attend(launched, Bounds { timeout, output: limits.output }))
+        let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
+        Ok(Live::attend(launched, Bounds { timeout, output: limits.output }, log))
     }
 
     /// Confines a child exactly as commands will be, and reports what held.

@@ -1,6 +1,7 @@
 //! The artifacts folder: claimed at the start, filled at the end, so that an older run's result can
 //! never be taken for this one's.
 
+use super::logs::is_log_name;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read};
@@ -75,7 +76,22 @@ impl Artifacts {
                 }
             }
         }
+        for name in self.logs()? {
+            rustix::fs::unlinkat(&self.dir, name.as_str(), AtFlags::empty())?;
+        }
         Ok(())
+    }
+
+    /// The logs of commands that lie in the folder.
+    fn logs(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.dir)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if is_log_name(&name) {
+                names.push(name);
+            }
+        }
+        Ok(names)
     }
 
     /// Puts one file in place, whole or not at all.
@@ -108,7 +124,11 @@ impl Artifacts {
     pub fn publish(&self, run_folder: &Path) -> io::Result<()> {
         self.still_there()?;
         self.clear()?;
-        for name in ARTIFACT_NAMES {
+        let logs = std::fs::read_dir(run_folder)?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| is_log_name(name));
+        for name in ARTIFACT_NAMES.iter().map(|name| (*name).to_owned()).chain(logs) {
+            let name = name.as_str();
             match File::open(run_folder.join(name)) {
                 Ok(mut file) => self.put_from(name, &mut file)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -140,9 +160,10 @@ mod tests {
         let out = dir.path().join("out");
         std::fs::create_dir(&out).unwrap();
         std::fs::write(out.join("result.json"), "old").unwrap();
+        std::fs::write(out.join("command-0002.log"), "old").unwrap();
         std::fs::write(out.join("mine.txt"), "kept").unwrap();
         let artifacts = Artifacts::claim(&out).unwrap();
-        assert!(!out.join("result.json").exists());
+        assert!(!out.join("result.json").exists() && !out.join("command-0002.log").exists());
         assert!(out.join("mine.txt").exists());
         assert!(Artifacts::claim(&out).unwrap_err().contains("in use"));
         artifacts.put("result.json", b"new").unwrap();

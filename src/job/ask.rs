@@ -41,5 +41,10 @@ pub fn bind_policy(
     let path = CleanPath::new(path, &writable);
     let written: Vec<PathBuf> =
         policy.files().write.iter().map(|pattern| pattern.base.clone()).collect();
-    Ok(AskedPolicy { facts: WorldFacts { path, writable: written }, policy, workspace, file: name })
+    Ok(AskedPolicy {
+        facts: WorldFacts { path, writable: written, reach: None },
+        policy,
+        workspace,
+        file: name,
+    })
 }

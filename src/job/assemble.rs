@@ -6,7 +6,7 @@ use super::prepare::{
     Hands, Place, Refusal, RunInput, open_model, opening, turn_config, unavailable, verifier,
 };
 use super::resume::{self, Going};
-use crate::context::{History, Interruption};
+use crate::context::History;
 use crate::exec::sandbox::Grade;
 use crate::model::Model;
 use crate::protocol::{Item, RunId, SessionId};
@@ -48,6 +48,7 @@ pub(super) async fn make(
         None => place = place.isolated(input, folder, artifacts, warnings)?,
     }
     let exec = Hands::make(input, &place, folder, artifacts, masker.clone(), warnings).await?;
+    folder.logs = exec.logs;
     let going = input.going.take();
     let parent = going
         .as_ref()
@@ -108,14 +109,21 @@ pub(super) fn going_parts(
         warnings
             .push(format!("whether this call took effect is unknown, it is not run again: {call}"));
     }
-    let about = Interruption { files, settings, ..Interruption::default() };
-    let opening = going.opening(opening(input, &world)?, about);
+    let (opening, answered) = going.opening(opening(input, &world)?, files, settings);
+    if answered.is_some() {
+        warnings.push(
+            "the final message of the Turn before is in the record and nothing is asked of it since: \
+             the model is not asked again, the run goes on with the verification"
+                .into(),
+        );
+    }
     going.remove_leftovers(folder);
     let rollout =
         going.continue_record(folder, masker, warnings).map_err(|error| no_record(&error))?;
     let session = going.session();
     let mut parts = parts_of(input, place, folder, world, model, rollout, session, opening);
     parts.history = going.history();
+    parts.answered = answered;
     let mut verifier = verifier(&input.settings);
     verifier.demands.carried = going.past.changed;
     verifier.demands.carried_base = going.past.base_commit;
@@ -149,6 +157,7 @@ fn parts_of(
         config,
         history: History::default(),
         opening,
+        answered: None,
         replayed: None,
     }
 }

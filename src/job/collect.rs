@@ -4,7 +4,6 @@ use crate::protocol::{
     CallId, Event, EventMsg, ProcessEnd, RuleRef, TurnEnd, TurnSummary, Verdict,
 };
 use crate::rollout::{CheckPhase, CheckRecord};
-use std::collections::HashMap;
 
 /// At the most this many of a kind are kept for the result; the rollout has them all.
 const MAX_KEPT: usize = 1_000;
@@ -15,6 +14,7 @@ pub struct DeniedCall {
     pub step: u32,
     pub call_id: Option<CallId>,
     pub action: String,
+    /// The words of the command that was refused; nothing where it is no command.
     pub argv: Vec<String>,
     pub rule: RuleRef,
     pub reason: String,
@@ -29,19 +29,11 @@ pub struct Collected {
     /// Commands that outlived their call.
     pub processes: Vec<ProcessEnd>,
     pub end: Option<(TurnEnd, TurnSummary)>,
-    argv: HashMap<CallId, String>,
 }
 
 impl Collected {
     pub fn event(&mut self, event: &Event) {
         match &event.msg {
-            EventMsg::CallStarted { call } => {
-                let text: String = call.payload.as_str().chars().take(2_000).collect();
-                self.argv.insert(call.call_id.clone(), text);
-            }
-            EventMsg::CallDone { result } => {
-                self.argv.remove(&result.call_id);
-            }
             EventMsg::Verdict { call_id, step, verdict } if !verdict.is_allow() => {
                 self.denied(call_id.clone(), *step, verdict);
             }
@@ -73,12 +65,13 @@ impl Collected {
         if self.denials.len() >= MAX_KEPT {
             return;
         }
-        let argv = call_id.as_ref().and_then(|id| self.argv.get(id)).cloned();
+        let worst = verdict.parts.iter().map(|part| part.decision).max();
+        let deciding = verdict.parts.iter().find(|part| Some(part.decision) == worst);
         self.denials.push(DeniedCall {
             step,
             call_id,
             action: verdict.action.clone(),
-            argv: argv.into_iter().collect(),
+            argv: deciding.map(|part| part.argv.clone()).unwrap_or_default(),
             rule: verdict.rule.clone(),
             reason: verdict.reason.clone(),
         });

@@ -1,6 +1,7 @@
 //! The run's own folders: the record, and the scratch of its commands. Never inside a place that a
 //! command may write, never reached through a link.
 
+use super::logs::RunLogs;
 use crate::protocol::RunId;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -19,6 +20,8 @@ pub struct RunFolder {
     pub store: PathBuf,
     /// The copy that the Turn works on with `isolate: copy`; removed at the end.
     pub copy: PathBuf,
+    /// Whole outputs of commands in `dir`, where the policy asks for them.
+    pub logs: Option<RunLogs>,
 }
 
 impl RunFolder {
@@ -59,6 +62,7 @@ impl RunFolder {
                 scratch: make("scratch")?,
                 store: make("store")?,
                 copy: make("copy")?,
+                logs: None,
                 id: id.clone(),
             };
             for name in ["home", "tmp"] {

@@ -3,11 +3,15 @@
 //! Nothing is repaired here. A call without a result stays without one; what is known of it (whether
 //! it can have begun) is told beside the history, for the copy that is sent.
 
-use crate::protocol::{CallId, Item, PlanItem, ToolCall, TurnEnd, TurnId, Verdict};
+use crate::protocol::{
+    CallCounts, CallId, Fragment, Item, PlanItem, ResultKind, Role, ToolCall, TurnEnd, TurnId,
+    Verdict,
+};
 use crate::rollout::{
     Entry, ReadReport, Reader, Record, RolloutError, RunFinishedRecord, RunStartedRecord,
     TurnContextRecord, WorkspaceIdentity,
 };
+use crate::session::Answered;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +44,10 @@ pub struct Past {
     /// What did not hold after the last Turn.
     pub unmet: Vec<String>,
     pub plan: Vec<PlanItem>,
+    /// The final message that the record ends with, nothing having been said to the model since.
+    pub answer: Option<Answered>,
+    /// What the last Turn was to do, where it was killed before the model was told.
+    pub untold_task: Option<String>,
     pub last_seq: u64,
 }
 
@@ -55,11 +63,20 @@ pub struct PastTurn {
     pub steps: u32,
 }
 
+/// The last response, as far as the record holds it.
+#[derive(Debug)]
+struct LastResponse {
+    /// Items of it that did not come yet.
+    missing: u32,
+    asks: bool,
+}
+
 impl Past {
     /// The last Turn, if it was cut short, with the reason in words.
     pub fn cut_short(&self) -> Option<String> {
         let turn = self.turns.last()?;
         match &turn.end {
+            None if self.answer.is_some() => Some("it was killed after its final message".into()),
             None if turn.steps == 0 => Some("it was killed before its first step".into()),
             None => Some(format!("it was killed in step {}", turn.steps)),
             Some(TurnEnd::Completed) => None,
@@ -67,6 +84,18 @@ impl Past {
                 TurnEnd::Aborted { reason, message } | TurnEnd::Failed { reason, message, .. },
             ) => Some(format!("{reason}: {message}")),
         }
+    }
+
+    /// Whether the answer is all that the model has to say: what ended the run after it, if anything
+    /// did, was not what the model had done.
+    pub fn answer_stands(&self) -> bool {
+        const NOT_THE_MODELS: &[&str] =
+            &["completed", "changes_found", "interrupted", "timed_out", "unavailable", "internal"];
+        let by_others = self
+            .finished
+            .as_ref()
+            .is_none_or(|finished| NOT_THE_MODELS.contains(&finished.state.as_str()));
+        self.answer.is_some() && by_others
     }
 
     /// Reads the record up to the end, or up to the run `before`, which is left out.
@@ -107,6 +136,10 @@ pub struct PastFold {
     changed_now: BTreeSet<String>,
     /// The way from the repository's root to the workspace, which paths of a diff begin with.
     prefix: String,
+    response: Option<LastResponse>,
+    /// What the calls of the Turn came to.
+    calls: CallCounts,
+    first_denial: Option<String>,
 }
 
 fn prefix_of(workspace: &WorkspaceIdentity) -> String {
@@ -126,11 +159,18 @@ impl PastFold {
                     self.past.base_commit = started.workspace.head.clone().unwrap_or_default();
                 }
                 self.prefix = prefix_of(&started.workspace);
+                self.past.untold_task = Some(started.task.clone()).filter(|task| !task.is_empty());
                 self.past.run = Some(started);
                 self.past.finished = None;
             }
-            Record::TurnStarted { turn, task, .. } => {
+            Record::TurnStarted { turn, task, answered, .. } => {
                 self.keep_changed();
+                if answered {
+                    self.past.untold_task = None;
+                } else {
+                    self.past.untold_task = Some(task.clone());
+                    self.forget_answer();
+                }
                 self.past.unmet.clear();
                 self.past.end_tree = None;
                 self.past.turns.push(PastTurn {
@@ -155,6 +195,10 @@ impl PastFold {
                 self.changed_now.extend(paths);
             }
             Record::Item { item, .. } => self.item(seq, item),
+            Record::Usage(usage) => {
+                let items = usage.items.filter(|_| usage.status == "completed");
+                self.response = items.map(|missing| LastResponse { missing, asks: false });
+            }
             Record::Verdict { call_id: Some(id), verdict, .. } => {
                 self.verdicts.insert(id, verdict);
             }
@@ -169,6 +213,7 @@ impl PastFold {
                 let new = compacted.replacement.into_iter().map(|item| (seq, item)).collect();
                 self.replaced.push((seq, std::mem::replace(&mut self.items, new)));
                 self.past.plan = compacted.plan;
+                self.forget_answer();
             }
             Record::RolledBack { to_seq, .. } => self.roll_back(to_seq),
             Record::TurnCompleted { steps, .. } => self.ended(TurnEnd::Completed, steps),
@@ -182,7 +227,6 @@ impl PastFold {
             Record::Verdict { call_id: None, .. }
             | Record::Approval(_)
             | Record::Hook(_)
-            | Record::Usage(_)
             | Record::Retry { .. }
             | Record::ProcessEnded(_)
             | Record::Verification(_)
@@ -192,10 +236,52 @@ impl PastFold {
     }
 
     fn item(&mut self, seq: u64, item: Arc<Item>) {
-        if let Item::ToolResult(result) = item.as_ref() {
-            self.verdicts.remove(&result.call_id);
+        match item.as_ref() {
+            Item::ToolResult(result) => {
+                self.verdicts.remove(&result.call_id);
+                self.calls.book(result);
+                if result.result == ResultKind::Denied {
+                    self.first_denial.get_or_insert_with(|| result.denial());
+                }
+                self.response = None;
+            }
+            // What opens a Turn that takes an answer up says nothing that asks for another.
+            Item::Message {
+                fragment: Some(Fragment::Environment | Fragment::Interruption),
+                ..
+            } => {}
+            Item::Message { fragment: Some(Fragment::Task), text, .. } => {
+                if self.past.untold_task.as_ref() == Some(text) {
+                    self.past.untold_task = None;
+                }
+                self.response = None;
+            }
+            item if item.is_of_the_model() => {
+                if let Some(response) = &mut self.response {
+                    response.missing = response.missing.saturating_sub(1);
+                    response.asks |= matches!(item, Item::ToolCall(_));
+                }
+            }
+            _ => self.response = None,
         }
         self.items.push((seq, item));
+    }
+
+    fn forget_answer(&mut self) {
+        self.response = None;
+        self.calls = CallCounts::default();
+        self.first_denial = None;
+    }
+
+    /// The last response, where it is whole and asks for nothing more.
+    fn answer(&mut self) -> Option<Answered> {
+        self.response.take().filter(|response| response.missing == 0 && !response.asks)?;
+        let message = self.items.iter().rev().find_map(|(_, item)| match item.as_ref() {
+            Item::Message { role: Role::Assistant, text, .. } => Some(text.clone()),
+            _ => None,
+        });
+        let first_denial = self.first_denial.take();
+        Some(Answered { message: message?, calls: self.calls, first_denial })
     }
 
     fn ended(&mut self, end: TurnEnd, steps: u32) {
@@ -214,6 +300,8 @@ impl PastFold {
         self.items.retain(|(seq, _)| *seq <= to_seq);
         self.past.turns.retain(|turn| turn.before_seq < to_seq);
         self.verdicts.clear();
+        self.past.untold_task = None;
+        self.forget_answer();
     }
 
     fn keep_changed(&mut self) {
@@ -222,7 +310,9 @@ impl PastFold {
 
     pub fn finish(mut self) -> Past {
         self.keep_changed();
+        let answer = self.answer();
         let mut past = self.past;
+        past.answer = answer;
         past.history = self.items.into_iter().map(|(_, item)| item).collect();
         let answered: HashSet<&CallId> = past
             .history

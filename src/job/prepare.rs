@@ -6,6 +6,7 @@ use super::assemble::{Made, make};
 use super::container;
 use super::folder::RunFolder;
 use super::isolate;
+use super::logs::RunLogs;
 use super::places::{self, Surroundings};
 use super::resume::Going;
 use crate::clock;
@@ -19,7 +20,7 @@ use crate::protocol::{Item, Outcome, PromptOptions, RunId, State};
 use crate::rollout::Masker;
 use crate::session::{Limits, SessionParts, TurnConfig};
 use crate::spec::{self, Fault, Isolate, SandboxMode, Settings};
-use crate::tools::{ToolLimits, ToolWorld, WorldFacts};
+use crate::tools::{Reach, ToolLimits, ToolWorld, WorldFacts};
 use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace::{self, Workspace};
 use std::path::{Path, PathBuf};
@@ -284,6 +285,7 @@ pub(super) fn open_model(input: &RunInput) -> Result<Arc<dyn Model>, Refusal> {
 pub(super) struct Hands {
     pub world: ToolWorld,
     pub grades: Vec<Grade>,
+    pub logs: Option<RunLogs>,
 }
 
 impl Hands {
@@ -313,19 +315,30 @@ impl Hands {
         let around = Surroundings { scratch: folder.scratch.clone(), programs, protected };
         let plan_input = places::plan_input(policy, &around);
         let plan = Plan::new(plan_input.clone());
-        let facts = WorldFacts { path: path.clone(), writable: plan.writable().to_vec() };
+        let writable = plan.writable().to_vec();
         let guarded = plan.protected_inside().to_vec();
         let launcher = input.launcher.clone();
-        let executor = if let Some(wanted) = contained {
+        let mut executor = if let Some(wanted) = contained {
             let (host, grades) =
                 container::open(wanted, input, policy, folder, plan_input, &outside).await?;
             let walls = container::walls(sandbox_level(input, policy), grades, warnings)?;
             let sandbox = Arc::new(walls);
-            Executor::on(host, ExecutorConfig { launcher, sandbox, environment, path })
+            Executor::on(
+                host,
+                ExecutorConfig { launcher, sandbox, environment, path: path.clone() },
+            )
         } else {
             let sandbox = sandbox(input, place, folder, plan, warnings).await?;
-            Executor::new(ExecutorConfig { launcher, sandbox, environment, path })
+            Executor::new(ExecutorConfig { launcher, sandbox, environment, path: path.clone() })
         };
+        let logs =
+            policy.limits().log.map(|limit| RunLogs::new(&folder.dir, limit, masker.clone()));
+        if let Some(logs) = &logs {
+            executor = executor.with_logs(Arc::new(logs.clone()));
+        }
+        // Paths in a container are not paths of this machine.
+        let reach = contained.is_none().then(|| Reach::of(&executor)).flatten();
+        let facts = WorldFacts { path, writable, reach };
         let grades = executor.sandbox().grades().to_vec();
         let options = workspace::Options {
             exclude: artifacts.map(|artifacts| absolute(artifacts.path())).into_iter().collect(),
@@ -344,7 +357,7 @@ impl Hands {
             limits,
             Arc::new(Mutex::new(workspace)),
         );
-        Ok(Self { world, grades })
+        Ok(Self { world, grades, logs })
     }
 }
 

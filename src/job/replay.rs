@@ -11,10 +11,11 @@ use super::run::{Controls, Face};
 use super::trace::{Fact, Normal, facts, item_text, lines_that_differ};
 use crate::context::{History, repaired};
 use crate::model::{Divergence, RecordedResponse, ReplayModel};
-use crate::protocol::{Fragment, Item, Outcome, Role, State, TurnEnd};
+use crate::protocol::{Fragment, Item, Outcome, State, TurnEnd};
 use crate::rollout::{
     Entry, Reader, Record, RunStartedRecord, StepStartedRecord, TurnContextRecord,
 };
+use crate::session::Answered;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub(super) struct RecordedRun {
     pub started: Box<RunStartedRecord>,
     pub context: Box<TurnContextRecord>,
     pub task: String,
+    /// The Turn began with the verification of the answer before it.
+    pub answered: bool,
     pub records: Vec<Record>,
     pub before: Past,
 }
@@ -112,6 +115,7 @@ pub(super) fn read(found: &FoundRun) -> Result<RecordedRun, Refusal> {
     let mut started = None;
     let mut context = None;
     let mut task = None;
+    let mut answered = false;
     let mut records = Vec::new();
     let mut inside = false;
     for entry in Reader::open(path).map_err(|error| refused(&error))? {
@@ -131,14 +135,17 @@ pub(super) fn read(found: &FoundRun) -> Result<RecordedRun, Refusal> {
             continue;
         }
         match entry.record {
-            Record::TurnStarted { task: text, .. } => task = Some(text),
+            Record::TurnStarted { task: text, answered: by_record, .. } => {
+                task = Some(text);
+                answered = by_record;
+            }
             Record::TurnContext(recorded) => context = Some(recorded),
             record => records.push(record),
         }
     }
     match (started, context, task) {
         (Some(started), Some(context), Some(task)) => {
-            Ok(RecordedRun { started, context, task, records, before: before.finish() })
+            Ok(RecordedRun { started, context, task, answered, records, before: before.finish() })
         }
         _ => Err(invalid("replay.record", format!("the run {id} ended before its Turn began"))),
     }
@@ -157,9 +164,12 @@ pub(super) fn opening(recorded: &RecordedRun) -> Vec<Item> {
     for record in &recorded.records {
         match record {
             Record::Item { step: 0, item, .. } => items.push(item.as_ref().clone()),
-            Record::StepStarted(_) => break,
+            Record::StepStarted(_) | Record::Diff(_) | Record::Verified { .. } => break,
             _ => {}
         }
+    }
+    if recorded.answered {
+        return items;
     }
     // The task itself is added by the Turn, and what is said after it by its ledger.
     let is_task = |item: &Item| {
@@ -218,7 +228,7 @@ fn responses(recorded: &RecordedRun) -> (Vec<RecordedResponse>, Vec<usize>) {
             }
             Record::Item { item, .. } => {
                 length += 1;
-                if let Some(response) = responses.last_mut().filter(|_| is_of_the_model(item)) {
+                if let Some(response) = responses.last_mut().filter(|_| item.is_of_the_model()) {
                     response.items.push(item.as_ref().clone());
                 }
             }
@@ -228,18 +238,15 @@ fn responses(recorded: &RecordedRun) -> (Vec<RecordedResponse>, Vec<usize>) {
     (responses, lengths)
 }
 
-fn is_of_the_model(item: &Item) -> bool {
-    match item {
-        Item::Message { role, fragment, .. } => *role == Role::Assistant && fragment.is_none(),
-        Item::Reasoning { .. } | Item::ToolCall(_) | Item::Unknown { .. } => true,
-        Item::ToolResult(_) => false,
-    }
-}
-
 /// The history that the Turn began with.
 pub(super) fn history(recorded: &RecordedRun) -> History {
     let before = &recorded.before;
     History::recorded(before.history.clone(), before.not_started.clone())
+}
+
+/// The answer that the Turn began with, where it had one.
+pub(super) fn answer(recorded: &RecordedRun) -> Option<Answered> {
+    recorded.before.answer.clone().filter(|_| recorded.answered)
 }
 
 /// Compares the record with what the replay wrote.

@@ -51,6 +51,7 @@ pub(super) async fn replay(
         }
         prepared.parts.history = replay::history(&recorded);
         prepared.parts.opening = replay::opening(&recorded);
+        prepared.parts.answered = replay::answer(&recorded);
         prepared.parts.config.untrusted = recorded.context.untrusted;
         let (_, leftover) = run(prepared, face, controls).await;
         let answer =

@@ -81,6 +81,7 @@ async fn run(
         config: config(recorded),
         history: replay::history(recorded),
         opening: replay::opening(recorded),
+        answered: replay::answer(recorded),
         replayed: Some(Arc::new(replayed_world(recorded))),
     };
     let (handle, mut events) = session::spawn(parts);
@@ -136,7 +137,7 @@ fn world(
     Ok(Arc::new(ToolWorld::new(
         Arc::new(policy),
         Arc::new(executor),
-        Arc::new(WorldFacts { path, writable: Vec::new() }),
+        Arc::new(WorldFacts { path, writable: Vec::new(), reach: None }),
         masker,
         ToolLimits::default(),
         Arc::new(Mutex::new(workspace)),

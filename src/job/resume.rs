@@ -13,6 +13,7 @@ use crate::protocol::{Fragment, Item, Outcome, SessionId, State, ToolCall};
 use crate::rollout::{
     Continued, HeldRollout, Masker, RolloutError, RolloutWriter, branch_off, char_floor,
 };
+use crate::session::Answered;
 use crate::spec::{Isolate, Settings};
 use crate::workspace::{Recovered, Workspace, WorkspaceError, shown};
 use serde_json::Value;
@@ -44,6 +45,8 @@ pub struct Going {
     pub past: Past,
     /// The policy or the workspace may be another than the record's.
     pub accept_changes: bool,
+    /// The operator gave a task, which wants an answer of its own.
+    pub follow_up: bool,
     found: FoundRun,
     /// Absent for a fork of a run that is at work.
     held: Option<HeldRollout>,
@@ -72,7 +75,46 @@ impl Going {
                     .hint("start again with turnkey exec"),
             ));
         }
-        Ok(Self { kind, past, accept_changes, found, held })
+        let going = Self { kind, past, accept_changes, follow_up: false, found, held };
+        match going.lost_inputs() {
+            true => Err(Box::new(
+                Outcome::new(
+                    State::Invalid,
+                    "resume.record",
+                    "the run was killed before the model was told anything, and its inputs are not \
+                     in the record",
+                )
+                .hint("nothing was done yet: start again with turnkey exec"),
+            )),
+            false => Ok(going),
+        }
+    }
+
+    /// Texts of inputs are no settings; they are in the history or nowhere.
+    fn lost_inputs(&self) -> bool {
+        let had_inputs = self
+            .settings()
+            .as_object()
+            .is_some_and(|rows| rows.keys().any(|key| key.starts_with("inputs.")));
+        had_inputs && self.past.untold_task.is_some()
+    }
+
+    /// The task where the operator gave none: the one that the model was not told, or to go on.
+    pub fn task(&self) -> &str {
+        self.past.untold_task.as_deref().unwrap_or(GO_ON)
+    }
+
+    /// The final message that needs no other: nobody asks for more, and neither the files nor what
+    /// the model is told (`fresh`) are different from what it knew.
+    fn answer(&self, fresh: &[Item], files: &FilesSince) -> Option<Answered> {
+        let asked = self.follow_up || self.past.untold_task.as_deref().is_some_and(|t| t != GO_ON);
+        let told = |item: &&Item| {
+            let environment =
+                matches!(item, Item::Message { fragment: Some(Fragment::Environment), .. });
+            !environment && self.is_new(item)
+        };
+        let new = asked || files.changed || fresh.iter().any(|item| told(&item));
+        self.past.answer.clone().filter(|_| !new && self.past.answer_stands())
     }
 
     /// The settings of the last run, as recorded.
@@ -222,12 +264,21 @@ impl Going {
     }
 
     /// What goes after the recorded history: rules and permissions that are no longer the same, the
-    /// environment, and the mark of the interruption.
-    pub fn opening(&self, fresh: Vec<Item>, mut about: Interruption) -> Vec<Item> {
+    /// environment, and the mark of the interruption; with the final message that stands, if one does.
+    pub fn opening(
+        &self,
+        fresh: Vec<Item>,
+        files: FilesSince,
+        settings: Vec<String>,
+    ) -> (Vec<Item>, Option<Answered>) {
         if self.past.history.is_empty() {
-            // Everything was rolled back: it begins anew.
-            return fresh;
+            // Everything was rolled back, or nothing was said yet: it begins anew.
+            return (fresh, None);
         }
+        let answered = self.answer(&fresh, &files);
+        let mut about = Interruption { settings, ..Interruption::default() };
+        about.files = files.lines;
+        about.answered = answered.is_some();
         about.cut_short = self.past.cut_short();
         about.unmet = self.past.unmet.clone();
         about.unknown = self.past.unknown.iter().map(in_words).collect();
@@ -243,8 +294,11 @@ impl Going {
             })
             .collect();
         let mut items: Vec<Item> = fresh.into_iter().filter(|item| self.is_new(item)).collect();
+        // A follow-up does not take the place of a task that the model was never told.
+        let untold = self.past.untold_task.as_ref().filter(|task| self.follow_up && *task != GO_ON);
+        items.extend(untold.map(|task| context::task(task)));
         items.push(context::interruption(&about));
-        items
+        (items, answered)
     }
 
     /// Whether the model has not been told exactly this. The environment is told again always.
@@ -288,14 +342,24 @@ fn same_path(then: &Value, now: &Value) -> bool {
     }
 }
 
+/// What became of the files since the last record.
+#[derive(Debug, Default)]
+pub struct FilesSince {
+    /// For the model, in words.
+    pub lines: Vec<String>,
+    /// They are known not to be as the last Turn left them.
+    pub changed: bool,
+}
+
 /// What became of the files: patches that were cut, the commit, and whether the tree is as it was.
 pub fn files_since(
     past: &Past,
     recovered: &[Recovered],
     workspace: &mut Workspace,
-) -> Result<Vec<String>, WorkspaceError> {
+) -> Result<FilesSince, WorkspaceError> {
     const SHOWN: usize = 50;
     let mut lines = Vec::new();
+    let mut changed = !recovered.is_empty();
     for patch in recovered {
         let paths: Vec<String> = patch.paths.iter().map(|path| shown(path)).collect();
         let what = if patch.finished {
@@ -308,6 +372,7 @@ pub fn files_since(
     let then = past.run.as_ref().and_then(|run| run.workspace.head.clone());
     let now = workspace.git().and_then(|git| git.head.commit).map(|commit| commit.hex());
     if then != now {
+        changed = true;
         let name = |head: &Option<String>| {
             head.as_deref().map_or("none".to_owned(), |hex| short(hex).to_owned())
         };
@@ -326,18 +391,19 @@ pub fn files_since(
                 "what the last step changed is not recorded; look before you rely on it".into(),
             );
         }
-        return Ok(lines);
+        return Ok(FilesSince { lines, changed });
     };
     workspace.capture_start()?;
     let tree = workspace.turn_changes()?.start_tree.map(|tree| tree.hex());
     lines.push(match tree {
         Some(tree) if tree == *end_tree => "all files are as the last Turn left them".into(),
         Some(_) => {
+            changed = true;
             "files were changed since the last Turn ended; read again what you rely on".into()
         }
         None => "whether files were changed since the last Turn ended is not known".into(),
     });
-    Ok(lines)
+    Ok(FilesSince { lines, changed })
 }
 
 /// A call in one line.

@@ -78,6 +78,7 @@ pub async fn run(
     let deadline = parts.config.limits.deadline;
     let mut started_record =
         run_started(&parts, &folder.id, &settings, &grades, &root, &policy_file);
+    started_record.task.clone_from(&task);
     started_record.folder = folder_of_settings.display().to_string();
     started_record.model_folder =
         folder_of_settings.join(&settings.model.base_dir).display().to_string();

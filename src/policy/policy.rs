@@ -171,7 +171,7 @@ impl Policy {
                 Ok(rule) => (Decision::Allow, rule.clone(), "files.write covers it".into()),
                 Err((rule, why)) => (Decision::Deny, rule, why),
             };
-            parts.push(PartVerdict { part, decision, rule, reason });
+            parts.push(PartVerdict { part, argv: Vec::new(), decision, rule, reason });
         }
         let first_denied = parts.iter().find(|part| part.decision == Decision::Deny);
         let deciding = first_denied.or(parts.first());
@@ -303,7 +303,12 @@ impl Policy {
 }
 
 fn one(part: String, decision: Decision, rule: RuleRef, reason: String) -> Verdict {
-    let verdict =
-        PartVerdict { part: part.clone(), decision, rule: rule.clone(), reason: reason.clone() };
+    let verdict = PartVerdict {
+        part: part.clone(),
+        argv: Vec::new(),
+        decision,
+        rule: rule.clone(),
+        reason: reason.clone(),
+    };
     Verdict { action: part, decision, asked: false, rule, reason, parts: vec![verdict] }
 }

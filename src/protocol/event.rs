@@ -2,6 +2,7 @@
 
 use super::ids::{CallId, SubmissionId, TurnId};
 use super::item::{Item, ToolCall, ToolResult};
+use super::tool::{Effect, ResultKind};
 use super::usage::Usage;
 use super::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,20 @@ pub struct CallCounts {
     pub denied: u32,
     /// Calls that ran with an effect, or may have.
     pub with_effect: u32,
+}
+
+impl CallCounts {
+    pub fn book(&mut self, result: &ToolResult) {
+        self.total += 1;
+        match result.result {
+            ResultKind::Ok => {}
+            ResultKind::Denied => self.denied += 1,
+            _ => self.failed += 1,
+        }
+        if result.effect != Effect::None {
+            self.with_effect += 1;
+        }
+    }
 }
 
 /// One demand of the operator that does not hold.

@@ -117,7 +117,23 @@ pub struct ToolResult {
     pub freeform: bool,
 }
 
+impl ToolResult {
+    /// A denial in one line.
+    pub fn denial(&self) -> String {
+        format!("{}: {}", self.name, self.output.lines().next().unwrap_or_default())
+    }
+}
+
 impl Item {
+    /// Whether it is part of a response of the model.
+    pub fn is_of_the_model(&self) -> bool {
+        match self {
+            Self::Message { role, fragment, .. } => *role == Role::Assistant && fragment.is_none(),
+            Self::Reasoning { .. } | Self::ToolCall(_) | Self::Unknown { .. } => true,
+            Self::ToolResult(_) => false,
+        }
+    }
+
     /// A message of ours.
     pub fn ours(role: Role, fragment: Fragment, text: impl Into<String>) -> Self {
         Self::Message { role, text: text.into(), fragment: Some(fragment), raw: None }

@@ -62,6 +62,10 @@ impl fmt::Display for RuleRef {
 pub struct PartVerdict {
     /// The part as it would act, e.g. `touch CANARY` or `write src/a.rs`.
     pub part: String,
+    /// The words of the command, a word that isn't known as it is written; nothing where the part is no
+    /// command. Long ones are cut, and end in `…`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
     pub decision: Decision,
     pub rule: RuleRef,
     /// Why, in one sentence; from the rule's `reason` where it has one.

@@ -33,8 +33,8 @@ mod tests;
 pub use output::{Finished, Output, StreamEnd};
 pub use reporter::{Finish, HEARTBEAT, Mode, Reporter, ReporterOptions};
 pub use result::{
-    ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Ending, Prices, ResultRecord,
-    ToolCalls, UsageCounts,
+    ArtifactPaths, ChangedFile, Check, CommandLog, Cost, Denial, Digests, Ending, Prices,
+    ResultRecord, ToolCalls, UsageCounts,
 };
 pub use schema::{events_schema, result_schema};
 pub use write::{WriteError, write_atomic, write_result};

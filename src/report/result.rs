@@ -101,6 +101,8 @@ pub struct ResultRecord {
     pub denials: Vec<Denial>,
     /// Commands that outlived their call, each with its end.
     pub processes: Vec<ProcessEnd>,
+    /// Whole outputs of commands, where the policy keeps them.
+    pub command_logs: Vec<CommandLog>,
     /// Grades clause by clause, as the sandbox reports them.
     pub sandbox: Value,
     pub digests: Digests,
@@ -132,6 +134,7 @@ impl ResultRecord {
             checks: Vec::new(),
             denials: Vec::new(),
             processes: Vec::new(),
+            command_logs: Vec::new(),
             sandbox: Value::Null,
             digests: Digests::default(),
             artifacts: ArtifactPaths::default(),
@@ -233,6 +236,19 @@ pub struct Denial {
     pub argv: Vec<String>,
     pub rule: RuleRef,
     pub reason: String,
+}
+
+/// The whole output of one command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandLog {
+    pub command: String,
+    /// Name inside the artifacts folder; absent where nothing was kept.
+    pub file: Option<String>,
+    /// Bytes of output kept, and not kept.
+    pub bytes: u64,
+    pub cut: u64,
+    /// Why less is kept than should be.
+    pub fault: Option<String>,
 }
 
 /// SHA-256, in hex; empty where there is nothing to digest.

@@ -124,6 +124,10 @@ pub fn result_schema(exit_status: impl Fn(State) -> u8) -> Value {
             "rule": rule(), "reason": text(),
         }))),
         "processes": list(object(process_fields())),
+        "command_logs": list(object(json!({
+            "command": text(), "file": text_or_null(), "bytes": count(), "cut": count(),
+            "fault": text_or_null(),
+        }))),
         "sandbox": true,
         "digests": object(json!({
             "policy": text(), "spec": text(), "rollout": text(), "diff": text(),

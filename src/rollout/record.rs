@@ -24,6 +24,10 @@ pub enum Record {
         submission: SubmissionId,
         /// The user's request as the model got it.
         task: String,
+        /// The final message of the Turn before stands: the model was not asked again, and this Turn
+        /// began with its verification.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        answered: bool,
     },
     TurnContext(Box<TurnContextRecord>),
     StepStarted(Box<StepStartedRecord>),
@@ -182,6 +186,8 @@ pub struct WorkspaceIdentity {
 pub struct RunStartedRecord {
     pub run: RunId,
     pub session: SessionId,
+    /// What the run was asked to do: a Turn that is killed before the model was told has it here.
+    pub task: String,
     /// Version of this program.
     pub version: String,
     /// The run this one goes on from, and how: `resume`, `fork`, `replay`.
@@ -315,6 +321,8 @@ pub struct UsageRecord {
     pub model: Option<String>,
     /// How the response ended: `completed`, `incomplete`, `failed`, `cut`.
     pub status: String,
+    /// Items of the response, which follow. With fewer of them the record of the response was cut.
+    pub items: Option<u32>,
     pub usage: Usage,
     pub total: Usage,
     pub duration_ms: u64,

@@ -25,6 +25,7 @@ fn turn_started(turn: &str) -> Record {
         turn: turn.into(),
         submission: SubmissionId::from("s-1"),
         task: "do it".into(),
+        answered: false,
     }
 }
 

@@ -81,15 +81,7 @@ impl Ledger {
         result: &ToolResult,
         limits: &Limits,
     ) -> Option<TurnEnd> {
-        self.calls.total += 1;
-        match result.result {
-            ResultKind::Ok => {}
-            ResultKind::Denied => self.calls.denied += 1,
-            _ => self.calls.failed += 1,
-        }
-        if result.effect != crate::protocol::Effect::None {
-            self.calls.with_effect += 1;
-        }
+        self.calls.book(result);
         if result.result.is_ok() {
             self.last = None;
             self.equal = 0;

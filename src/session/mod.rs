@@ -23,7 +23,8 @@ use crate::clock;
 use crate::context::{History, WorldState};
 use crate::model::Model;
 use crate::protocol::{
-    Event, EventMsg, Op, SessionId, Submission, SubmissionId, TurnEnd, TurnId, TurnSummary,
+    CallCounts, Event, EventMsg, Op, SessionId, Submission, SubmissionId, TurnEnd, TurnId,
+    TurnSummary,
 };
 use crate::rollout::{Record, RolloutWriter};
 use crate::tools::{Registry, ToolWorld};
@@ -51,8 +52,19 @@ pub struct SessionParts {
     /// Items that stand before the first user input, after the history: project rules, permissions,
     /// environment; and for a Session that is taken up again, what happened meanwhile.
     pub opening: Vec<crate::protocol::Item>,
+    /// A final message that needs no other: the first Turn begins with its verification.
+    pub answered: Option<Answered>,
     /// Set where the world is not looked at but read from a record.
     pub replayed: Option<Arc<ReplayedWorld>>,
+}
+
+/// The recorded final message of a Turn that was cut short after it: the next Turn takes it up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answered {
+    pub message: String,
+    /// The calls behind the message, which count for whoever judges it.
+    pub calls: CallCounts,
+    pub first_denial: Option<String>,
 }
 
 /// What lives as long as the Session and belongs to its running Turn meanwhile.
@@ -61,6 +73,7 @@ struct Memory {
     history: History,
     world_told: WorldState,
     opened: bool,
+    answered: Option<Answered>,
 }
 
 /// The way in.
@@ -108,7 +121,11 @@ pub fn spawn(parts: SessionParts) -> (SessionHandle, mpsc::Receiver<Event>) {
     let idle = Arc::new(watch::Sender::new(true));
     let handle = SessionHandle { ops, idle: idle.clone() };
     let emitter = Arc::new(Emitter::new(events, parts.rollout.clone()));
-    let memory = Memory { history: parts.history.clone(), ..Memory::default() };
+    let memory = Memory {
+        history: parts.history.clone(),
+        answered: parts.answered.clone(),
+        ..Memory::default()
+    };
     let session = Session {
         emitter,
         idle,

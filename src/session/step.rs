@@ -141,6 +141,10 @@ async fn sample(turn: &mut Turn, step: &StepContext) -> Result<Response, TurnEnd
         response_id: sampled.as_ref().ok().and_then(|response| response.response_id.clone()),
         model: sampled.as_ref().ok().and_then(|response| response.model_as_served.clone()),
         status: status.into(),
+        items: sampled
+            .as_ref()
+            .ok()
+            .map(|response| u32::try_from(response.items.len()).unwrap_or(u32::MAX)),
         usage,
         total,
         duration_ms: clock::millis_since(start),
@@ -209,7 +213,7 @@ async fn run_calls(
     let mut end = None;
     for (call, result) in calls.iter().zip(results) {
         let booked = turn.ledger.book(call, &result, &turn.context.config.limits);
-        end = end.or(booked).or_else(|| denied_for_good(turn, call, &result));
+        end = end.or(booked).or_else(|| denied_for_good(turn, &result));
         // Recorded by the observer the moment it was there; here it enters the history.
         memory.history.push(Arc::new(Item::ToolResult(result)));
     }
@@ -224,11 +228,11 @@ async fn run_calls(
 }
 
 /// A denial, where the policy says that the first one ends the Turn.
-fn denied_for_good(turn: &Turn, call: &ToolCall, result: &ToolResult) -> Option<TurnEnd> {
+fn denied_for_good(turn: &Turn, result: &ToolResult) -> Option<TurnEnd> {
     if result.result != ResultKind::Denied {
         return None;
     }
-    let first = format!("{}: {}", call.name, result.output.lines().next().unwrap_or_default());
+    let first = result.denial();
     turn.progress.update(|summary| {
         summary.first_denial.get_or_insert(first.clone());
     });

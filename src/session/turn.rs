@@ -3,7 +3,7 @@
 use super::contexts::TurnContext;
 use super::emit::Emitter;
 use super::limits::Ledger;
-use super::{Memory, SessionParts, finish, processes, step};
+use super::{Answered, Memory, SessionParts, finish, processes, step};
 use crate::context::{self, Cap};
 use crate::protocol::{EventMsg, Item, TurnEnd, TurnSummary, Unmet};
 use crate::rollout::{Record, TurnContextRecord};
@@ -116,15 +116,9 @@ impl Turn {
         let mut feedback = 0;
         let mut said: Option<Said> = None;
         loop {
-            let message = match (self.steps_until_message(memory).await, said.take()) {
-                (Ok(message), _) => message,
-                (Err(end), Some(said)) if said.stands(&end, self) => {
-                    let text = "the model could not be asked about what still ran when it ended the \
-                                turn; its final message stands";
-                    self.emit(EventMsg::Warning { text: text.into() }).await;
-                    said.message
-                }
-                (Err(end), _) => return Err(end),
+            let message = match memory.answered.take() {
+                Some(answered) => self.take_up(answered),
+                None => self.ask(memory, said.take()).await?,
             };
             let final_message = message.clone();
             self.progress.update(|summary| summary.final_message = Some(final_message));
@@ -144,6 +138,30 @@ impl Turn {
         }
     }
 
+    /// Goes on from a final message that is in the record: what its calls came to counts on.
+    fn take_up(&mut self, answered: Answered) -> String {
+        self.ledger.calls = answered.calls;
+        self.progress.update(|summary| {
+            summary.calls = answered.calls;
+            summary.first_denial = answered.first_denial;
+        });
+        answered.message
+    }
+
+    /// Steps until the model's final message; or what it said before it was asked about commands
+    /// that still run, where no answer can be had.
+    async fn ask(&mut self, memory: &mut Memory, said: Option<Said>) -> Result<String, TurnEnd> {
+        match (self.steps_until_message(memory).await, said) {
+            (Err(end), Some(said)) if said.stands(&end, self) => {
+                let text = "the model could not be asked about what still ran when it ended the \
+                            turn; its final message stands";
+                self.emit(EventMsg::Warning { text: text.into() }).await;
+                Ok(said.message)
+            }
+            (message, _) => message,
+        }
+    }
+
     /// The records and items that open a Turn.
     async fn open(&mut self, memory: &mut Memory, text: &str) -> Result<(), TurnEnd> {
         let turn = self.context.turn.clone();
@@ -152,6 +170,7 @@ impl Turn {
             turn,
             submission: self.context.submission.clone(),
             task: text.to_owned(),
+            answered: memory.answered.is_some(),
         };
         self.emitter.record(started).await.map_err(failed)?;
         self.emitter.record(self.context_record()).await.map_err(failed)?;
@@ -160,6 +179,9 @@ impl Turn {
                 self.add_item(memory, item, None).await?;
             }
             memory.opened = true;
+        }
+        if memory.answered.is_some() {
+            return Ok(());
         }
         self.add_item(memory, context::task(text), None).await
     }

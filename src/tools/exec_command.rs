@@ -3,7 +3,7 @@
 use super::apply_patch::Edit;
 use super::{
     Action, CallContext, CallFacts, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments,
-    processes,
+    denials, processes,
 };
 use crate::clock;
 use crate::context::Cap;
@@ -197,9 +197,10 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
         ));
     }
     let command = world.masker.mask(&permit.command().display()).into_owned();
+    let origin = denials::Origin::of(&permit);
     let (mut output, still_running) =
         match world.executor.start(permit, how.wiring, how.limits).await {
-            Ok(live) => attend(live, &command, &how, &context).await,
+            Ok(live) => attend(live, &command, origin, &how, &context).await,
             Err(error) => (ToolOutput::failed(format!("nothing ran: {error}")), false),
         };
     let look = processes::look(&world, &context.call_id, !still_running).await;
@@ -211,7 +212,13 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
 }
 
 /// Waits for the end, or for as long as the call may take; true where the command goes on.
-async fn attend(live: Live, command: &str, how: &How, context: &CallContext) -> (ToolOutput, bool) {
+async fn attend(
+    live: Live,
+    command: &str,
+    origin: denials::Origin,
+    how: &How,
+    context: &CallContext,
+) -> (ToolOutput, bool) {
     let world = &context.world;
     let patience = async {
         match how.wait {
@@ -227,9 +234,10 @@ async fn attend(live: Live, command: &str, how: &How, context: &CallContext) -> 
     }
     let shown = Shown { bytes: how.shown, in_parts: false, world };
     if let Some(end) = live.end() {
-        return (describe(end, &live.take_output(), &shown, false), false);
+        return (describe(end, &live, &origin, &shown, false), false);
     }
-    let process = world.processes.add(context.call_id.clone(), command, how.rule.clone(), live);
+    let begun = processes::Begun { command, origin, rule: how.rule.clone() };
+    let process = world.processes.add(context.call_id.clone(), begun, live);
     let headline = running_headline(process.id, process.live.began());
     let shown = Shown { in_parts: true, ..shown };
     let text = shown.with(&headline, &process.live.take_output());
@@ -290,15 +298,18 @@ pub(super) fn masked(output: &Captured, in_parts: bool, world: &ToolWorld) -> St
 /// Exit code first, then what happened, then the output.
 pub(super) fn describe(
     end: Result<End, ExecError>,
-    output: &Captured,
+    live: &Live,
+    origin: &denials::Origin,
     shown: &Shown<'_>,
     as_asked: bool,
 ) -> ToolOutput {
+    let output = &live.take_output();
+    let log = live.log().map(|log| format!("full output: {log}\n")).unwrap_or_default();
     let end = match end {
         Ok(end) => end,
         Err(error) => {
-            let text =
-                shown.with(&format!("how the command ended is not known: {error}\n"), output);
+            let head = format!("how the command ended is not known: {error}\n{log}");
+            let text = shown.with(&head, output);
             return ToolOutput::new(ResultKind::Failed, Effect::Unknown, text);
         }
     };
@@ -340,7 +351,15 @@ pub(super) fn describe(
             end.stragglers
         ));
     }
-    let mut result = ToolOutput::new(kind, effect, shown.with(&head, output));
+    head.push_str(&log);
+    let mut text = shown.with(&head, output);
+    let world = shown.world;
+    if let Some(reach) = &world.facts.reach
+        && let Some(told) = denials::explain(&output.text, origin, reach, &world.policy)
+    {
+        text.push_str(&format!("\n{told}\n"));
+    }
+    let mut result = ToolOutput::new(kind, effect, text);
     result.exit_code = code;
     if end.left > 0 {
         result.warnings.push(format!("{} processes of a command could not be ended", end.left));

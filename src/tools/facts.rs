@@ -1,6 +1,6 @@
 //! The look-ups that the policy asks for, over the real file system.
 
-use super::ToolWorld;
+use super::{Reach, ToolWorld};
 use crate::exec::CleanPath;
 use crate::policy::Facts;
 use crate::protocol::{Decision, RuleRef, Verdict};
@@ -14,6 +14,8 @@ pub struct WorldFacts {
     pub path: CleanPath,
     /// Folders and files that the Turn may write.
     pub writable: Vec<PathBuf>,
+    /// What commands can reach, where the sandbox holds it.
+    pub reach: Option<Reach>,
 }
 
 impl Facts for WorldFacts {

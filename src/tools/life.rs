@@ -7,7 +7,7 @@ use super::{CallContext, Prepared, ToolOutput, ToolPlan, ToolWorld};
 use crate::clock;
 use crate::context::Cap;
 use crate::protocol::{
-    CallId, Effect, PlanItem, ResultKind, ToolCall, ToolPayload, ToolResult, Verdict,
+    CallId, Decision, Effect, PlanItem, ResultKind, ToolCall, ToolPayload, ToolResult, Verdict,
 };
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
@@ -200,8 +200,13 @@ fn broken(call: &ToolCall, effect: Effect, panic: &str) -> ToolResult {
 fn denial(verdict: &Verdict) -> String {
     let mut text =
         format!("denied by the policy, nothing ran: {}\nrule: {}", verdict.reason, verdict.rule);
-    for part in verdict.parts.iter().filter(|part| part.decision > crate::protocol::Decision::Allow)
-    {
+    let refused: Vec<_> =
+        verdict.parts.iter().filter(|part| part.decision > Decision::Allow).collect();
+    if refused.len() < 2 {
+        // The reason above is already that of the one refused part.
+        return text;
+    }
+    for part in refused {
         text.push_str(&format!("\n- {} ({}): {}", part.part, part.decision, part.reason));
     }
     text

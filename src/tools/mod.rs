@@ -6,6 +6,7 @@
 
 mod apply_patch;
 mod arguments;
+mod denials;
 mod edit_file;
 mod exec_command;
 mod facts;
@@ -20,6 +21,7 @@ mod world;
 mod write_stdin;
 
 pub use apply_patch::ApplyPatch;
+pub use denials::Reach;
 pub use edit_file::EditFile;
 pub use exec_command::ExecCommand;
 pub use facts::{CallFacts, RuleCounts, WorldFacts};

@@ -4,6 +4,7 @@
 //! how; the Turn's end empties it.
 
 use super::ToolWorld;
+use super::denials::Origin;
 use crate::clock;
 use crate::context::Cap;
 use crate::exec::{Live, ProcessEnd as Ended};
@@ -28,8 +29,17 @@ pub struct Process {
     pub command: String,
     /// What allowed it, and with it all that is typed into it.
     pub rule: RuleRef,
+    pub(super) origin: Origin,
     pub live: Live,
     state: Mutex<Known>,
+}
+
+/// How a command began.
+pub(super) struct Begun<'a> {
+    /// Masked.
+    pub command: &'a str,
+    pub origin: Origin,
+    pub rule: RuleRef,
 }
 
 #[derive(Debug, Default)]
@@ -141,20 +151,15 @@ impl Processes {
         if all.is_empty() { "no command runs".into() } else { names(&all) }
     }
 
-    pub(super) fn add(
-        &self,
-        call_id: CallId,
-        command: &str,
-        rule: RuleRef,
-        live: Live,
-    ) -> Arc<Process> {
+    pub(super) fn add(&self, call_id: CallId, begun: Begun<'_>, live: Live) -> Arc<Process> {
         let mut table = self.table();
         table.last += 1;
         let process = Arc::new(Process {
             id: table.last,
             call_id,
-            command: Cap::head(command, SHOWN).replace('\n', " "),
-            rule,
+            command: Cap::head(begun.command, SHOWN).replace('\n', " "),
+            rule: begun.rule,
+            origin: begun.origin,
             live,
             state: Mutex::default(),
         });

@@ -146,6 +146,7 @@ fn verdict(arguments: &Arguments, process: &Process) -> Verdict {
         reason: reason.into(),
         parts: vec![PartVerdict {
             part: action,
+            argv: Vec::new(),
             decision: Decision::Allow,
             rule: process.rule.clone(),
             reason: reason.into(),
@@ -176,7 +177,7 @@ async fn run(arguments: Arguments, process: Arc<Process>, context: CallContext) 
     let bytes = shown_bytes(arguments.max_output_tokens, &world);
     let shown = Shown { bytes, in_parts: true, world: &world };
     let mut output = match process.live.end() {
-        Some(end) => describe(end, &process.live.take_output(), &shown, arguments.close),
+        Some(end) => describe(end, &process.live, &process.origin, &shown, arguments.close),
         None => {
             let headline = running_headline(process.id, process.live.began());
             let text = shown.with(&headline, &process.live.take_output());

@@ -102,26 +102,122 @@ fn d78_the_locale_is_utf8_whatever_the_runner_has_and_names_pass_unchanged() {
     assert_eq!(done.result()["changed_files"][0]["path"], "中文/x.txt");
 }
 
+/// The runner's peak memory in KiB while a command prints so many bytes.
+fn peak(bytes: &str, log: Option<&str>) -> u64 {
+    let call = command(&format!("head -c {bytes} /dev/zero"));
+    let place = match log {
+        Some(limit) => logging(limit, &[&call]),
+        None => place(&[&call]),
+    };
+    let mut running = Run::exec(&place, &MODEL).start();
+    let status = format!("/proc/{}/status", running.child.id());
+    let mut peak = 0;
+    while running.child.try_wait().unwrap().is_none() {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let done = running.wait(Duration::from_secs(60));
+    done.assert(0, "completed", "completed");
+    peak
+}
+
 #[test]
 fn memory_stays_the_same_for_much_output() {
-    let peak = |bytes: &str| {
-        let place = place(&[&command(&format!("head -c {bytes} /dev/zero"))]);
-        let mut running = Run::exec(&place, &MODEL).start();
-        let status = format!("/proc/{}/status", running.child.id());
-        let mut peak = 0;
-        while running.child.try_wait().unwrap().is_none() {
-            let text = std::fs::read_to_string(&status).unwrap_or_default();
-            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-            peak = peak.max(kib.unwrap_or(0));
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let done = running.wait(Duration::from_secs(60));
-        done.assert(0, "completed", "completed");
-        peak
-    };
-    let (little, much) = (peak("1000"), peak("400000000"));
+    let (little, much) = (peak("1000", None), peak("400000000", None));
     assert!(much < little + 4 * 1024, "{little} KiB for 1 kB, {much} KiB for 400 MB");
+    // With the log: a few chunks more, however slow the disk.
+    let logged = peak("50000000", Some("64MiB"));
+    assert!(logged < little + 6 * 1024, "{little} KiB for 1 kB, {logged} KiB for 50 MB logged");
+}
+
+/// The same with whole outputs kept, this much of each.
+fn logging(limit: &str, calls: &[&str]) -> Sandboxed {
+    let policy = format!("{POLICY}command_limits: {{ log: {limit} }}\n");
+    let place = Sandboxed::with_policy(&policy);
+    place.write("model.yaml", script(calls));
+    place
+}
+
+#[test]
+fn whole_outputs_are_kept_as_artifacts_where_the_policy_says_so() {
+    let look = json!({"cmd": "sh noise.sh", "yield_time_ms": 100});
+    let place = logging(
+        "64MiB",
+        &[
+            &command("head -c 50000000 /dev/zero"),
+            &format!("{{ tool: exec_command, args: {look} }}"),
+            "{ tool: write_stdin, args: { session_id: 1, yield_time_ms: 20000 } }",
+            &command("true"),
+        ],
+    );
+    let secret = "tok-7Qz4xYb91LmN0pRs";
+    place.write("ws/noise.sh", format!("echo out; sleep 0.5; echo {secret} >&2; exit 3\n"));
+    // An older run's log is not taken for one of this run.
+    place.write("out/command-0009.log", "old");
+    let done = Run::exec(&place, &MODEL).env("BUILD_TOKEN", secret).finish();
+    done.assert(0, "completed", "completed");
+    let told = done.outputs();
+    assert!(
+        told[0].contains("\nfull output: command-0001.log (50000000 bytes)\n"),
+        "{:.200}",
+        told[0]
+    );
+    assert!(told[2].contains("\nfull output: command-0002.log (25 bytes)\n"), "{}", told[2]);
+    assert!(told[3].contains("\nfull output: not kept\n"), "nothing was printed: {}", told[3]);
+    let size = std::fs::metadata(place.path("out/command-0001.log")).unwrap().len();
+    assert_eq!(size, 50_000_000);
+    assert_eq!(place.read("out/command-0002.log"), "out\n[masked]\n");
+    assert!(!place.exists("out/command-0003.log") && !place.exists("out/command-0009.log"));
+    let logs = &done.result()["command_logs"];
+    assert_eq!(logs[0]["file"], "command-0001.log");
+    assert_eq!((&logs[0]["bytes"], &logs[0]["cut"]), (&json!(50_000_000), &json!(0)));
+    assert_eq!(logs[1]["command"], "sh noise.sh");
+}
+
+#[test]
+fn a_kept_output_is_bounded_and_what_was_cut_is_said_in_words() {
+    let place = logging("1MiB", &[&command("head -c 5000000 /dev/zero")]);
+    let done = Run::exec(&place, &MODEL).finish();
+    done.assert(0, "completed", "completed");
+    let told = &done.outputs()[0];
+    let words = "full output: command-0001.log, the first 1048576 of 5000000 bytes\n";
+    assert!(told.contains(words), "{told:.200}");
+    assert_eq!(std::fs::metadata(place.path("out/command-0001.log")).unwrap().len(), 1 << 20);
+    assert_eq!(done.result()["command_logs"][0]["cut"], 5_000_000 - (1 << 20));
+    // Without the key there is none.
+    let place = self::place(&[&command("echo hi")]);
+    let done = Run::exec(&place, &MODEL).finish();
+    assert!(!done.outputs()[0].contains("full output"));
+    assert_eq!(done.result()["command_logs"], json!([]));
+}
+
+#[test]
+fn d54_what_the_sandbox_refused_is_explained_to_the_model() {
+    let place = place(&[&command("sh bytes.sh"), &command("sh long.sh")]);
+    let outside = place.path("home/.x");
+    place.write("ws/bytes.sh", format!("echo x > {}\n", outside.display()));
+    place.write("ws/long.sh", "t=$(mktemp); echo x > $t; echo x > ~/.x; cat nothing; exit 1\n");
+    let done = Run::exec(&place, &MODEL).finish();
+    done.assert(0, "completed", "completed");
+    let told = done.outputs();
+    let line = format!("[sandbox: creating {} was refused:", outside.display());
+    assert!(told[0].contains(&line), "{}", told[0]);
+    assert!(told[0].contains("the policy key that would allow it is files.write]"), "{}", told[0]);
+    assert!(!outside.exists());
+    // Scratch is writable, and a failure of the command's own is none of the sandbox.
+    assert!(!told[1].contains("[sandbox:"), "{}", told[1]);
+}
+
+/// Run by `.ci/full`: it takes a while.
+#[test]
+#[ignore = "five gigabytes take a while"]
+fn soak_five_gigabytes_cost_what_a_kilobyte_costs() {
+    let (little, much) = (peak("1000", None), peak("5000000000", None));
+    assert!(much < little + 4 * 1024, "{little} KiB for 1 kB, {much} KiB for 5 GB");
+    println!("peak memory: {little} KiB for 1 kB, {much} KiB for 5 GB");
 }
 
 #[test]

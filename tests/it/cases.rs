@@ -88,6 +88,9 @@ fn d03_an_ask_is_decided_at_once_and_the_denial_names_the_part() {
     let told = &done.outputs()[0];
     assert!(told.contains("head -40"), "{told}");
     assert!(!told.contains("- npx"), "npx is not at fault: {told}");
+    let denial = &done.result()["denials"][0];
+    assert_eq!(denial["argv"], serde_json::json!(["head", "-40"]));
+    assert_eq!(denial["step"], 1);
 }
 
 /// A server that asks for a password, as a remote over HTTPS does.

@@ -6,6 +6,7 @@ mod cases;
 mod container;
 mod ends;
 mod exec;
+mod killed;
 mod live;
 mod messages;
 mod orphans;

@@ -61,7 +61,8 @@ pub fn schema() -> Value {
                     "timeout": { "$ref": "#/$defs/duration", "default": "5m" },
                     "output": { "$ref": "#/$defs/size", "default": "1MiB" },
                     "processes": { "type": "integer", "minimum": 1 },
-                    "memory": { "$ref": "#/$defs/size" }
+                    "memory": { "$ref": "#/$defs/size" },
+                    "log": { "$ref": "#/$defs/size" }
                 }
             },
             "tests": {

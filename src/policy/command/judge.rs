@@ -1,6 +1,7 @@
 //! From a request to a verdict: the one way that the runtime, `explain` and the tests all take.
 
 use super::attributes::{Granted, combine};
+use super::nearest::Nearest;
 use super::part::Found;
 use super::program::quote_words;
 use crate::policy::facts::{CommandForm, CommandRequest, Facts, Judged};
@@ -31,6 +32,10 @@ pub struct Verdicts<'a> {
     pub judged: usize,
     /// An ask came up that no approval may settle, since untrusted input is present.
     pub firm_ask: bool,
+    /// The words of the command that is judged right now; nothing between commands.
+    pub argv: Vec<String>,
+    /// The form that would be allowed in the place of the first denied command.
+    pub nearest: Nearest,
 }
 
 impl<'a> Verdicts<'a> {
@@ -45,10 +50,13 @@ impl<'a> Verdicts<'a> {
             repeats: false,
             judged: 0,
             firm_ask: false,
+            argv: Vec::new(),
+            nearest: Nearest::Unsought,
         }
     }
 
-    pub fn push(&mut self, found: Found) {
+    pub fn push(&mut self, mut found: Found) {
+        found.verdict.argv.clone_from(&self.argv);
         if let Some(granted) = found.granted {
             if granted.is_counted {
                 self.used.push(found.verdict.rule.clone());
@@ -233,7 +241,7 @@ impl Policy {
         request: &CommandRequest,
         verdicts: Verdicts<'_>,
     ) -> Judged<ExecPermit> {
-        let Verdicts { parts, granted, firm_ask, .. } = verdicts;
+        let Verdicts { parts, granted, firm_ask, nearest, .. } = verdicts;
         let strictest = parts.iter().map(|part| part.decision).max();
         let Some(worst) = strictest else {
             let verdict = Verdict {
@@ -255,6 +263,10 @@ impl Policy {
             .iter()
             .find(|part| part.decision == worst)
             .map(|part| (part.rule.clone(), part.part.clone(), part.reason.clone()));
+        let is_command = parts
+            .iter()
+            .find(|part| part.decision == worst)
+            .is_some_and(|part| !part.argv.is_empty());
         let (rule, part, why) = deciding.unwrap_or_else(|| {
             (RuleRef::built_in("shell: there is no command"), String::new(), String::new())
         });
@@ -267,6 +279,11 @@ impl Policy {
             (_, true) => format!("{why}; approvals say approve"),
             (_, false) => why,
         };
+        if let (Decision::Deny, false, true, Nearest::Form(form)) =
+            (decision, asked, is_command, &nearest)
+        {
+            reason.push_str(&format!("; `{form}` would be allowed"));
+        }
         if let (Decision::Allow, Some(note)) = (decision, note) {
             reason.push_str(&format!("; {note}"));
         }

@@ -3,6 +3,7 @@
 mod attributes;
 mod call;
 mod judge;
+mod nearest;
 mod part;
 mod program;
 mod wrappers;

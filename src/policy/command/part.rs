@@ -2,7 +2,8 @@
 
 use super::attributes::Granted;
 use super::judge::Verdicts;
-use super::program::{self, quote_words};
+use super::nearest::{Nearest, nearest_form};
+use super::program::{self, quote_words, shown_words};
 use super::wrappers::{Peeled, peel};
 use crate::policy::hazards::names::is_never_assignable;
 use crate::policy::rules::{Call, Program, Ruled};
@@ -40,7 +41,8 @@ impl Found {
         reason: String,
         granted: Option<Granted>,
     ) -> Self {
-        let verdict = PartVerdict { part: part.to_owned(), decision, rule, reason };
+        let verdict =
+            PartVerdict { part: part.to_owned(), argv: Vec::new(), decision, rule, reason };
         Self { verdict, granted, keeps_ask: false }
     }
 }
@@ -64,7 +66,16 @@ impl Verdicts<'_> {
             text.push_str(&format!("{name}={} ", quote_words(std::slice::from_ref(value))));
         }
         text.push_str(&quote_words(simple.argv));
+        let outer = std::mem::replace(&mut self.argv, shown_words(simple.argv));
+        let first = self.parts.len();
         self.layer(&text, simple, Through::Shell, 0);
+        self.argv = outer;
+        let new = self.parts.get(first..).unwrap_or_default();
+        if self.nearest == Nearest::Unsought
+            && new.iter().any(|part| part.decision == Decision::Deny)
+        {
+            self.nearest = nearest_form(self, simple);
+        }
     }
 
     fn layer(&mut self, text: &str, simple: &Simple<'_>, through: Through, depth: usize) {

@@ -49,6 +49,25 @@ pub fn quote_words(words: &[Value]) -> String {
     line
 }
 
+/// The words one by one, for records: at most 100 of them and some 2,000 signs, the cut shown.
+pub fn shown_words(words: &[Value]) -> Vec<String> {
+    let (mut left, mut shown) = (2_000, Vec::new());
+    for word in words {
+        let text = match word {
+            Value::Known(text) => text,
+            Value::Unknown(unknown) => &unknown.text,
+        };
+        let signs = text.chars().count();
+        if shown.len() == 100 || signs > left {
+            shown.push(text.chars().take(left).chain(['…']).collect());
+            break;
+        }
+        left -= signs;
+        shown.push(text.clone());
+    }
+    shown
+}
+
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%^".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

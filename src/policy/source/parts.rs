@@ -262,6 +262,15 @@ pub fn limits(node: &Node, faults: &mut Faults) -> CommandLimits {
             );
         }
     }
+    if let Some(node) = table.get("log")
+        && let Some(size) = node.size("command_limits.log", faults)
+    {
+        if (4096..=16 << 30).contains(&size) {
+            limits.log = Some(size);
+        } else {
+            faults.add(node.at, "\"command_limits.log\" is out of range", "4KiB to 16GiB");
+        }
+    }
     table.finish("command_limits", faults);
     limits
 }

@@ -112,3 +112,38 @@ fn protected_paths_stay() {
     assert!(policy.judge_read(Path::new("/ws")).permit.is_some());
     assert!(policy.judge_read(Path::new("/home/me/.ssh/id")).permit.is_none());
 }
+
+/// A denial names a form that would run, if the same words less an option are one.
+#[test]
+fn a_denial_names_the_nearest_form_that_would_run() {
+    let policy = policy("version: 1\nuse: [inspect, git-read]\nfiles: { read: [\"**\"] }\n");
+    for (script, form) in [
+        ("git -c core.pager=x log", "git log"),
+        ("git diff --ext-diff HEAD", "git diff HEAD"),
+        ("sort -o out src/a", "sort src/a"),
+        ("cd src && rg --pre=x needle .", "rg needle ."),
+        ("find . -name a -delete", "find . -name a"),
+    ] {
+        denied(&policy, script, &format!("; `{form}` would be allowed"));
+        allowed(&policy, form);
+    }
+    for script in ["git push --force", "touch -r a b", "echo a > b; git -c a=b log", "git $X log"] {
+        let verdict = judge(&policy, script);
+        assert!(!verdict.is_allow() && !verdict.reason.contains("would be allowed"), "{verdict:?}");
+    }
+}
+
+#[test]
+fn each_command_of_a_verdict_has_its_words() {
+    let policy = allowing(&["echo ..."]);
+    let words = |script: &str| -> Vec<Vec<String>> {
+        judge(&policy, script).parts.into_iter().map(|part| part.argv).collect()
+    };
+    let list = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected = [list(&["echo", "a b"]), vec![], list(&["touch", "$X"])];
+    assert_eq!(words("echo 'a b'; touch $X > out/x"), expected);
+    assert_eq!(words("timeout 5 touch a"), [list(&["timeout", "5", "touch", "a"])]);
+    assert_eq!(words("bash -c 'touch a'"), [list(&["touch", "a"])]);
+    let long = words(&format!("touch {}", "x".repeat(5_000)));
+    assert!(long[0][1].ends_with('…') && long[0][1].chars().count() < 2_001, "{long:?}");
+}

@@ -21,7 +21,7 @@ fn the_fields_of_result_json_stand_in_this_order() {
         keys.join(" "),
         "schema run session state exit_status reason message hint retryable started ended \
          duration_ms model usage cost steps tool_calls changed changed_files not_in_diff checks \
-         denials processes sandbox digests artifacts warnings sources"
+         denials processes command_logs sandbox digests artifacts warnings sources"
     );
 }
 

@@ -147,6 +147,13 @@ pub(super) fn full_record() -> ResultRecord {
         output_tail: "error: ```\n</details>\n::error::x\n".into(),
     }];
     record.processes = vec![ended_process()];
+    record.command_logs = vec![CommandLog {
+        command: "cargo test".into(),
+        file: Some("command-0001.log".into()),
+        bytes: 10,
+        cut: 0,
+        fault: None,
+    }];
     record.denials = vec![Denial {
         step: 1,
         call_id: Some("c2".into()),

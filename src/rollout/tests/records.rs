@@ -87,6 +87,7 @@ fn every_record() -> Vec<Record> {
             response_id: Some("r-1".into()),
             model: Some("x-2026".into()),
             status: "completed".into(),
+            items: Some(1),
             usage,
             total: usage,
             duration_ms: 12,

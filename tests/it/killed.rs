@@ -1,0 +1,471 @@
+//! Runs that were killed: at any moment, at any byte of their record, after their last word. They are
+//! gone on with, nothing happens twice, and what nobody can know is told.
+
+use super::support::model_server::{Call, Reply, Server};
+use super::support::recorded::{latest, records, resume, turnkey};
+use super::support::{Done, Run, Sandboxed, alive, command, eventually, patch, script};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+const POLICY: &str = "version: 1\nexec: { allow: [\"sleep *\", \"sh add.sh ...\", \"true\", \"touch *\"] }\nfiles: { read: [\"**\"], write: [\"**\"] }\n";
+const MODEL: [&str; 3] = ["--model", "scripted/model.yaml", "t"];
+
+/// Kills in the normal suite; `just soak` makes more.
+fn kills() -> usize {
+    std::env::var("TURNKEY_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
+}
+
+/// Numbers that differ from run to run and are told, so that a failure can be made again.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let seed = u64::from(seed.subsec_nanos()) | 1;
+        eprintln!("seed {seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// Thirty steps: commands that add a line to a log, and patches that add a file.
+fn thirty_steps() -> (String, Vec<String>) {
+    let mut calls = Vec::new();
+    let mut names = Vec::new();
+    for step in 0..30 {
+        if step % 3 == 2 {
+            let name = format!("file{step}");
+            calls.push(patch(&format!(
+                "*** Begin Patch\n*** Add File: {name}\n+{name}\n*** Add File: {name}.twin\n+{name}\n*** End Patch"
+            )));
+            names.push(name);
+        } else {
+            let name = format!("line{step}");
+            calls.push(command(&format!("sh add.sh {name}")));
+            names.push(name);
+        }
+    }
+    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    (script(&calls), names)
+}
+
+/// Calls of the record that a resume told as unknown, by what they were to do.
+fn told_unknown(rollout: &[Value]) -> String {
+    let told = rollout.iter().filter(|record| record["item"]["fragment"] == "interruption");
+    let texts = told.filter_map(|record| record["item"]["text"].as_str());
+    let lists = texts.filter_map(|text| {
+        let list = text.split("whether they took effect is unknown").nth(1)?;
+        Some(list.split("\n\n").next().unwrap_or(list).to_owned())
+    });
+    lists.collect()
+}
+
+#[test]
+fn a_run_killed_at_any_moment_is_finished_and_every_effect_happens_once_or_is_told() {
+    let mut random = Random::new();
+    let (model, names) = thirty_steps();
+    // How long a whole run takes here says which moments there are.
+    let whole = {
+        let place = Sandboxed::with_policy(POLICY);
+        place.write("ws/add.sh", "echo $1 >> log\n");
+        place.write("model.yaml", &model);
+        let done = Run::exec(&place, &MODEL).finish();
+        done.assert(0, "completed", "completed");
+        done.took
+    };
+    let mut interrupted = 0;
+    for round in 0..kills() {
+        let place = Sandboxed::with_policy(POLICY);
+        place.write("ws/add.sh", "echo $1 >> log\n");
+        place.write("model.yaml", &model);
+        let moment = Duration::from_micros(random.below(whole.as_micros() as u64));
+        let running = Run::exec(&place, &MODEL).start();
+        std::thread::sleep(moment);
+        running.signal("KILL");
+        running.wait(Duration::from_secs(10));
+        let rollout = latest(&place);
+        if !rollout.is_file() || fs::metadata(&rollout).unwrap().len() == 0 {
+            // Killed before its record began: nothing ran, and there is nothing to go on from.
+            assert!(!place.exists("ws/log"), "round {round}: an effect without a record");
+            continue;
+        }
+        let report = turnkey::rollout::verify(&rollout).unwrap();
+        assert!(report.ok, "round {round}: {report:?}");
+        let before = records(&rollout);
+        let resumed = resume(&place, "latest", &[]).finish();
+        if before.is_empty() {
+            // Not even the set-up is recorded: refused, and nothing was done.
+            resumed.assert(2, "invalid", "resume.record");
+            assert!(!place.exists("ws/log"), "round {round}: an effect without a record");
+            continue;
+        }
+        let kinds = |kind: &str| before.iter().any(|record| record["type"] == kind);
+        resumed.assert(0, "completed", "completed");
+        interrupted += usize::from(kinds("step_started") && !kinds("turn_completed"));
+        let after = resumed.rollout();
+        let told_task = after.iter().filter(|record| record["item"]["text"] == "t").count();
+        assert_eq!(told_task, 1, "round {round}, after {moment:?}: the task is told once");
+        assert_eq!(after[..before.len()], before[..], "round {round}: nothing of it is lost");
+        let log = fs::read_to_string(place.path("ws/log")).unwrap_or_default();
+        let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+        for line in log.lines() {
+            *lines.entry(line).or_default() += 1;
+        }
+        let unknown = told_unknown(&after);
+        for name in &names {
+            let happened = if name.starts_with("line") {
+                lines.get(name.as_str()).copied().unwrap_or(0)
+            } else {
+                let (one, two) = (format!("ws/{name}"), format!("ws/{name}.twin"));
+                assert_eq!(place.exists(&one), place.exists(&two), "round {round}: half a patch");
+                usize::from(place.exists(&one))
+            };
+            let said = unknown.contains(name.as_str());
+            assert!(
+                happened == 1 || (happened == 0 && said),
+                "round {round}, after {moment:?}: {name} happened {happened} times, told: {said}\n{log}"
+            );
+        }
+        let left: Vec<_> = fs::read_dir(place.path("ws"))
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(".turnkey"))
+            .collect();
+        assert!(left.is_empty(), "round {round}: {left:?}");
+    }
+    assert!(interrupted > 0, "no kill hit a Turn");
+}
+
+#[test]
+fn d98_a_record_cut_at_every_byte_of_its_last_three_records_is_gone_on_with() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("ws/a.txt", "a\n");
+    place.write("model.yaml", script(&[&command("touch b.txt"), &command("touch c.txt")]));
+    Run::exec(&place, &MODEL).finish().assert(0, "completed", "completed");
+    let bytes = fs::read(latest(&place)).unwrap();
+    let ends: Vec<usize> = bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1)
+        .collect();
+    let from = ends[ends.len() - 4];
+    // Reading, verifying and the place for the next line: at every byte.
+    let dir = tempfile::tempdir().unwrap();
+    for cut in from..=bytes.len() {
+        let path = dir.path().join("rollout.jsonl");
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let report = turnkey::rollout::verify(&path).unwrap();
+        assert!(report.ok, "cut at {cut}: {report:?}");
+        // A line without its newline is whole all the same.
+        let lines = ends.iter().filter(|end| **end <= cut + 1).count() as u64;
+        assert_eq!(report.found.records, lines, "cut at {cut}");
+        let mut seen = 0;
+        let (held, _) = turnkey::rollout::HeldRollout::open(&path, &mut |_| seen += 1).unwrap();
+        assert_eq!(seen, lines, "cut at {cut}");
+        let masker = std::sync::Arc::new(turnkey::rollout::Masker::new([("", ""); 0]));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let writer = held.writer(masker).unwrap();
+            let record = turnkey::rollout::Record::RolledBack { turns: 0, to_seq: 0 };
+            writer.append(record).await.unwrap();
+            writer.close().await.unwrap();
+        });
+        let report = turnkey::rollout::verify(&path).unwrap();
+        assert!(report.ok, "cut at {cut}, gone on: {report:?}");
+        assert_eq!(report.found.records, lines + 1, "cut at {cut}: only the torn record is lost");
+    }
+    // The whole program: at some bytes of each of the three, and at every end of a line.
+    let mut cuts: BTreeSet<usize> = BTreeSet::new();
+    for pair in ends[ends.len() - 4..].windows(2) {
+        cuts.extend([pair[0] + 1, (pair[0] + pair[1]) / 2, pair[1] - 1, pair[1]]);
+    }
+    for cut in cuts {
+        fs::write(place.path("cut.jsonl"), &bytes[..cut]).unwrap();
+        place.write(
+            "model.yaml",
+            script(&[&command("touch b.txt"), &command("touch c.txt"), &command("true")]),
+        );
+        let done = resume(&place, "cut.jsonl", &["and once more"]).finish();
+        assert_eq!(done.status, 0, "cut at {cut}: {}", done.stderr);
+        assert!(turnkey::rollout::verify(&place.path("out/rollout.jsonl")).unwrap().ok);
+        assert!(records(&place.path("out/rollout.jsonl")).len() > ends.len() - 4);
+    }
+}
+
+#[test]
+fn d100_killed_in_a_tool_the_resumed_request_has_every_call_answered() {
+    let place = Sandboxed::with_policy(POLICY);
+    let server = Server::start([
+        Reply::calls([
+            Call::json("c1", "exec_command", json!({"cmd": "touch first"})),
+            Call::json("c2", "exec_command", json!({"cmd": "sleep 300.49"})),
+            Call::json("c3", "exec_command", json!({"cmd": "touch third"})),
+        ]),
+        Reply::message("done"),
+    ]);
+    let base = server.base_url();
+    let running = Run::exec(&place, &["--model", "openai/m", "--base-url", &base, "t"]).start();
+    eventually("the command runs", || !alive("sleep 300.49").is_empty());
+    running.signal("KILL");
+    running.wait(Duration::from_secs(5));
+    let done = resume(&place, "out", &[]).finish();
+    done.assert(0, "completed", "completed");
+    assert!(place.exists("ws/first") && !place.exists("ws/third"));
+    let requests = server.requests();
+    let input = requests.last().unwrap().json["input"].as_array().unwrap().clone();
+    let of = |kind: &str| -> Vec<String> {
+        let items = input.iter().filter(|item| item["type"] == kind);
+        items.map(|item| item["call_id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of("function_call"), ["c1", "c2", "c3"]);
+    assert_eq!(of("function_call_output").len(), 3, "{input:?}");
+    let output = |id: &str| {
+        let item = input
+            .iter()
+            .find(|item| item["type"] == "function_call_output" && item["call_id"] == id);
+        item.unwrap()["output"].to_string()
+    };
+    assert!(output("c2").contains("what it changed is unknown"), "{}", output("c2"));
+    assert!(output("c3").contains("nothing ran"), "{}", output("c3"));
+    let text = serde_json::to_string(&input).unwrap();
+    assert!(text.contains("it was killed in step 1") && text.contains("sleep 300.49"), "{text}");
+    assert!(done.stderr.contains("is not run again: exec_command (c2)"), "{}", done.stderr);
+    // The record itself was not repaired.
+    let results = done.kinds();
+    assert_eq!(results, ["ok"], "only what was reported is recorded");
+}
+
+/// Picks the record that a cut comes after.
+type IsLast = fn(&Value) -> bool;
+
+/// The record of a run up to and with the last record that `is_last` says is the last one.
+fn cut_after(bytes: &[u8], is_last: impl Fn(&Value) -> bool) -> Vec<u8> {
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let last = lines.iter().rposition(|line| is_last(&serde_json::from_slice(line).unwrap()));
+    lines[..=last.expect("such a record")].concat()
+}
+
+fn new_records(done: &Done<'_>) -> Vec<Value> {
+    let records = done.rollout();
+    let from = records.iter().rposition(|record| record["type"] == "run_started").unwrap();
+    records[from..].to_vec()
+}
+
+/// A run with two steps, a final message and a check, and its record. Its script holds no further
+/// response: whoever asks for one fails.
+fn answered_run(place: &Sandboxed) -> Vec<u8> {
+    place.write("ws/a.txt", "a\n");
+    place.write("ws/check.sh", "test -f made\n");
+    place.git_init(&place.path("ws"));
+    place.write("model.yaml", script(&[&command("touch made"), &command("true")]));
+    let args = [&["--verify", "sh check.sh"][..], &MODEL[..]].concat();
+    Run::exec(place, &args).finish().assert(0, "completed", "completed");
+    fs::read(latest(place)).unwrap()
+}
+
+#[test]
+fn after_the_last_word_the_model_is_not_asked_again() {
+    let place = Sandboxed::with_policy(POLICY);
+    let bytes = answered_run(&place);
+    let moments: [(&str, IsLast); 6] = [
+        ("after the final message", |record| record["item"]["text"] == "done"),
+        ("during verification, the diff taken", |record| record["type"] == "diff"),
+        ("during verification, the check run", |record| record["type"] == "verification"),
+        ("after verification", |record| record["type"] == "verified"),
+        ("after the end of the Turn", |record| record["type"] == "turn_completed"),
+        ("after the end of the run", |record| record["type"] == "run_finished"),
+    ];
+    for (moment, is_last) in moments {
+        fs::write(place.path("cut.jsonl"), cut_after(&bytes, is_last)).unwrap();
+        let done = resume(&place, "cut.jsonl", &[]).finish();
+        assert_eq!(done.status, 0, "{moment}: {}", done.stderr);
+        done.assert(0, "completed", "completed");
+        assert!(done.stderr.contains("the model is not asked again"), "{moment}: {}", done.stderr);
+        assert_eq!(place.read("out/last-message.md").trim(), "done", "{moment}");
+        let new = new_records(&done);
+        let count = |kind: &str| new.iter().filter(|record| record["type"] == kind).count();
+        assert_eq!((count("step_started"), count("usage")), (0, 0), "{moment}");
+        assert_eq!((count("verification"), count("verified")), (1, 1), "{moment}: verified anew");
+        let started = new.iter().find(|record| record["type"] == "turn_started").unwrap();
+        assert_eq!(started["answered"], true, "{moment}");
+        // Cut again, it is taken up again; and such a run replays.
+        let (status, stdout, stderr) = turnkey(&place, &["replay", "out"]);
+        assert_eq!(status, 0, "{moment}: {stdout}{stderr}");
+        let again = cut_after(&fs::read(place.path("out/rollout.jsonl")).unwrap(), |record| {
+            record["type"] == "turn_started"
+        });
+        fs::write(place.path("again.jsonl"), again).unwrap();
+        let done = resume(&place, "again.jsonl", &[]).finish();
+        done.assert(0, "completed", "completed");
+        // With a follow-up it is asked, and the script has no more answers.
+        let done = resume(&place, "cut.jsonl", &["and now this"]).finish();
+        done.assert(13, "model_failed", "model.script");
+    }
+    // One record earlier the answer is not there, and is asked for.
+    let cut = cut_after(&bytes, |record| record["type"] == "usage");
+    fs::write(place.path("cut.jsonl"), cut).unwrap();
+    let done = resume(&place, "cut.jsonl", &[]).finish();
+    done.assert(0, "completed", "completed");
+    assert!(new_records(&done).iter().any(|record| record["type"] == "step_started"));
+}
+
+#[test]
+fn an_answer_that_no_longer_fits_is_asked_for_again() {
+    let place = Sandboxed::with_policy(POLICY);
+    let bytes = answered_run(&place);
+    let asked = |done: &Done<'_>| {
+        assert_eq!((done.status, done.reason().as_str()), (13, "model.script"), "{}", done.stderr);
+    };
+    fs::write(place.path("cut.jsonl"), cut_after(&bytes, |r| r["type"] == "verified")).unwrap();
+    // Rules that the model was not told.
+    place.write("ws/AGENTS.md", "be kind\n");
+    asked(&resume(&place, "cut.jsonl", &[]).finish());
+    fs::remove_file(place.path("ws/AGENTS.md")).unwrap();
+    // Files that are not as it left them.
+    place.write("ws/made", "by another\n");
+    asked(&resume(&place, "cut.jsonl", &[]).finish());
+    place.write("ws/made", "");
+    resume(&place, "cut.jsonl", &[]).finish().assert(0, "completed", "completed");
+    // Another commit.
+    place.git(&place.path("ws"), &["commit", "-q", "--allow-empty", "-m", "x"]);
+    asked(&resume(&place, "cut.jsonl", &[]).finish());
+}
+
+#[test]
+fn a_message_whose_calls_were_not_recorded_is_no_last_word() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write(
+        "model.yaml",
+        format!(
+            "version: 1\nsteps:\n  - text: now I add\n    calls: [{}]\n  - text: done\n",
+            command("touch b")
+        ),
+    );
+    Run::exec(&place, &MODEL).finish().assert(0, "completed", "completed");
+    let bytes = fs::read(latest(&place)).unwrap();
+    fs::remove_file(place.path("ws/b")).unwrap();
+    fs::write(place.path("cut.jsonl"), cut_after(&bytes, |r| r["item"]["text"] == "now I add"))
+        .unwrap();
+    let done = resume(&place, "cut.jsonl", &[]).finish();
+    let new = new_records(&done);
+    assert!(new.iter().any(|record| record["type"] == "step_started"), "{}", done.stderr);
+    assert!(!done.stderr.contains("not asked again"), "{}", done.stderr);
+}
+
+#[test]
+fn an_answer_taken_up_counts_as_it_did_and_is_fed_back_as_it_was() {
+    // Everything was denied: the kill does not make that a success.
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("model.yaml", script(&[&command("curl x")]));
+    Run::exec(&place, &MODEL).finish().assert(11, "blocked", "policy.all_denied");
+    let bytes = fs::read(latest(&place)).unwrap();
+    let cut = cut_after(&bytes, |record| record["item"]["text"] == "done");
+    fs::write(place.path("cut.jsonl"), cut).unwrap();
+    resume(&place, "cut.jsonl", &[]).finish().assert(11, "blocked", "policy.all_denied");
+    // What does not hold goes to the model, which then goes on.
+    let place = Sandboxed::with_policy(POLICY);
+    place.write(
+        "model.yaml",
+        format!(
+            "version: 1\nsteps:\n  - text: one\n  - expect: {{ message: {{ contains: \"wanted does not exist\" }} }}\n    calls: [{}]\n  - text: two\n",
+            command("touch wanted")
+        ),
+    );
+    Run::exec(&place, &[&["--require-file", "wanted"][..], &MODEL[..]].concat()).finish().assert(
+        0,
+        "completed",
+        "completed",
+    );
+    let bytes = fs::read(latest(&place)).unwrap();
+    for kind in ["item", "verified"] {
+        fs::remove_file(place.path("ws/wanted")).unwrap();
+        let cut = cut_after(&bytes, |record| {
+            record["item"]["text"] == "one" || (kind == "verified" && record["attempt"] == 0)
+        });
+        fs::write(place.path("cut.jsonl"), cut).unwrap();
+        let done = resume(&place, "cut.jsonl", &[]).finish();
+        done.assert(0, "completed", "completed");
+        let steps = new_records(&done).iter().filter(|r| r["type"] == "step_started").count();
+        assert_eq!(steps, 2, "asked only after the verification");
+        let (status, stdout, stderr) = turnkey(&place, &["replay", "out"]);
+        assert_eq!(status, 0, "{stdout}{stderr}");
+    }
+}
+
+#[test]
+fn interrupted_in_its_verification_a_run_goes_on_with_it() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("ws/check.sh", "exec sleep 300.47\n");
+    place.write("model.yaml", script(&[&command("true")]));
+    let args = [&["--verify", "sh check.sh"][..], &MODEL[..]].concat();
+    for signal in ["TERM", "KILL"] {
+        let running = Run::exec(&place, &args).start();
+        eventually("the check runs", || !alive("sleep 300.47").is_empty());
+        running.signal(signal);
+        running.wait(Duration::from_secs(10));
+        eventually("the check is over", || alive("sleep 300.47").is_empty());
+        let done = resume(&place, "latest", &["--verify", "true"]).finish();
+        done.assert(0, "completed", "completed");
+        assert!(!new_records(&done).iter().any(|record| record["type"] == "step_started"));
+    }
+    // Out of time is no other thing; and what comes after it has all the time that it is given.
+    let limit = [&["--timeout", "2s"][..], &args[..]].concat();
+    Run::exec(&place, &limit).finish().assert(124, "timed_out", "limit.time");
+    let done = resume(&place, "latest", &["--timeout", "5m", "--verify", "true"]).finish();
+    done.assert(0, "completed", "completed");
+    assert!(!new_records(&done).iter().any(|record| record["type"] == "step_started"));
+}
+
+#[test]
+fn killed_before_the_model_was_told_its_task_a_run_still_does_it() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("model.yaml", "version: 1\nsteps:\n  - expect: { message: { contains: \"the real task\" } }\n    text: done\n  - expect: { message: { contains: \"the follow-up\" } }\n    text: done\n");
+    let model = ["--model", "scripted/model.yaml", "the real task"];
+    Run::exec(&place, &model).finish().assert(0, "completed", "completed");
+    let bytes = fs::read(latest(&place)).unwrap();
+    let told = |done: &Done<'_>, task: &str| {
+        let records = done.rollout();
+        assert_eq!(records.iter().filter(|r| r["item"]["text"] == task).count(), 1, "{task}");
+    };
+    let moments: [IsLast; 4] = [
+        |record| record["type"] == "run_started",
+        |record| record["type"] == "turn_started",
+        |record| record["type"] == "turn_context",
+        |record| record["item"]["fragment"] == "environment",
+    ];
+    for is_last in moments {
+        fs::write(place.path("cut.jsonl"), cut_after(&bytes, is_last)).unwrap();
+        let done = resume(&place, "cut.jsonl", &[]).finish();
+        done.assert(0, "completed", "completed");
+        told(&done, "the real task");
+    }
+    // The same for a follow-up; and one more does not take its place.
+    resume(&place, "latest", &["the follow-up"]).finish().assert(0, "completed", "completed");
+    let bytes = fs::read(place.path("out/rollout.jsonl")).unwrap();
+    for is_last in moments {
+        fs::write(place.path("cut.jsonl"), cut_after(&bytes, is_last)).unwrap();
+        let done = resume(&place, "cut.jsonl", &[]).finish();
+        done.assert(0, "completed", "completed");
+        told(&done, "the follow-up");
+        let done = resume(&place, "cut.jsonl", &["and another"]).finish();
+        told(&done, "the follow-up");
+        told(&done, "and another");
+    }
+    // Texts of inputs are gone with the run that read them.
+    let args = ["--input", "title=words", "--model", "scripted/model.yaml", "the real task"];
+    Run::exec(&place, &args).finish().assert(0, "completed", "completed");
+    let bytes = fs::read(latest(&place)).unwrap();
+    fs::write(place.path("cut.jsonl"), cut_after(&bytes, moments[2])).unwrap();
+    let done = resume(&place, "cut.jsonl", &[]).finish();
+    done.assert(2, "invalid", "resume.record");
+    assert!(done.stderr.contains("start again with turnkey exec"), "{}", done.stderr);
+}
