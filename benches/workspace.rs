@@ -177,7 +177,7 @@ fn git_diff_100k_clean(bencher: Bencher) {
 fn copy_of_2000_files(bencher: Bencher) {
     let workspace = open(&tree().small);
     bencher.with_inputs(|| tempfile::tempdir().expect("a folder")).bench_local_values(|to| {
-        workspace.copy_to(to.path()).expect("copies");
+        workspace.copy_to(to.path(), &Default::default()).expect("copies");
         to
     });
 }

@@ -2,24 +2,42 @@
 
 use crate::workspace::git::GitPlace;
 use crate::workspace::{Limits, Options, Workspace, WorkspaceError, repository_of};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Copies the repository that the workspace lies in, or the workspace where there is none, into
-/// `to`, an empty folder. What the copy lacks is said.
-pub fn copy(
-    workspace: &Path,
-    to: &Path,
-    store: &Path,
-    exclude: &[PathBuf],
+/// `to`, an empty folder. What the copy lacks is said. Whoever stops waiting stops the copying.
+pub async fn copy(
+    workspace: PathBuf,
+    to: PathBuf,
+    store: PathBuf,
+    exclude: Vec<PathBuf>,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let options =
-        Options { exclude: exclude.to_vec(), store: store.to_owned(), limits: Limits::default() };
-    let tree = Workspace::open(&tree_of(workspace), options)?;
-    let notes = tree.copy_to(to)?;
-    let inside = to.join(inside(workspace));
-    std::fs::create_dir_all(&inside)
-        .map_err(|cause| WorkspaceError::Open { path: inside, cause })?;
-    Ok(notes)
+    let stop = StopOnDrop(Arc::default());
+    let stopped = stop.0.clone();
+    let options = Options { exclude, store, limits: Limits::default() };
+    let copying = tokio::task::spawn_blocking(move || {
+        let tree = Workspace::open(&tree_of(&workspace), options)?;
+        let notes = tree.copy_to(&to, &stopped)?;
+        let inside = to.join(inside(&workspace));
+        std::fs::create_dir_all(&inside)
+            .map_err(|cause| WorkspaceError::Open { path: inside, cause })?;
+        Ok(notes)
+    });
+    copying.await.unwrap_or_else(|error| {
+        let cause = io::Error::other(error);
+        Err(WorkspaceError::Io { doing: "copy", path: ".".into(), cause })
+    })
+}
+
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The tree that is copied: a Turn may need all of a repository, and its commands git.

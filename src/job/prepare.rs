@@ -9,23 +9,24 @@ use super::isolate;
 use super::logs::RunLogs;
 use super::places::{self, Surroundings};
 use super::resume::Going;
+use super::sandbox;
 use crate::clock;
 use crate::context::{self, EnvironmentFacts};
-use crate::exec::order::{Finding, ProbeOrder};
-use crate::exec::sandbox::{Floor, Grade, Held, NoSandbox, Plan, Sandbox};
+use crate::exec::sandbox::{Grade, Plan};
 use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig};
 use crate::model::{self, Model, ModelConfig, RetryPolicy};
-use crate::policy::{Ground, Policy, PolicyFile, SandboxLevel};
-use crate::protocol::{Item, Outcome, PromptOptions, RunId, State};
+use crate::policy::{Ground, Policy, PolicyFile};
+use crate::protocol::{Item, Outcome, PromptOptions, RunId, Signal, State};
 use crate::rollout::Masker;
 use crate::session::{Limits, SessionParts, TurnConfig};
-use crate::spec::{self, Fault, Isolate, SandboxMode, Settings};
+use crate::spec::{self, Fault, Isolate, Settings};
 use crate::tools::{Reach, ToolLimits, ToolWorld, WorldFacts};
 use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace::{self, Workspace};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use tokio::sync::mpsc;
 
 /// A variable of the runner's environment by name.
 pub type Lookup = Box<dyn Fn(&str) -> Option<String>>;
@@ -99,15 +100,22 @@ pub(super) fn unavailable(reason: &str, message: impl Into<String>, hint: &str) 
     Box::new(Outcome::new(State::Unavailable, reason, message).hint(hint).retryable(true))
 }
 
+fn interrupted(signal: Signal) -> Refusal {
+    let text = format!("the run was interrupted by {} before it began", signal.name());
+    Box::new(Outcome::new(State::Interrupted(signal), "interrupted", text).retryable(true))
+}
+
 fn faults(reason: &str, list: &[Fault]) -> Refusal {
     let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
     invalid(reason, lines.join("\n"))
 }
 
-/// Makes a run ready. `artifacts` is the claimed folder, if one was named.
+/// Makes a run ready. `artifacts` is the claimed folder, if one was named; a signal that arrives
+/// meanwhile ends it here, with nothing left behind.
 pub async fn prepare(
     mut input: RunInput,
     artifacts: Option<&Artifacts>,
+    signals: &mut mpsc::Receiver<Signal>,
 ) -> Result<Prepared, Refusal> {
     let place = Place::find(&input, artifacts)?;
     let mut warnings = input.settings.notes.clone();
@@ -124,7 +132,12 @@ pub async fn prepare(
             "set HOME or XDG_STATE_HOME to a folder outside the workspace",
         )
     })?;
-    let made = make(&mut input, place, &mut folder, artifacts, masker.clone(), &mut warnings).await;
+    let making = make(&mut input, place, &mut folder, artifacts, masker.clone(), &mut warnings);
+    let made = tokio::select! {
+        biased;
+        Some(signal) = signals.recv() => Err(interrupted(signal)),
+        made = making => made,
+    };
     let Made { place, exec_grades, parts, parent } = match made {
         Ok(made) => made,
         Err(refusal) => {
@@ -188,7 +201,7 @@ impl Place {
 
     /// With `isolate: copy` the place moves into the copy; the original is not even readable then,
     /// unless the policy names it.
-    pub(super) fn isolated(
+    pub(super) async fn isolated(
         self,
         input: &RunInput,
         folder: &RunFolder,
@@ -200,15 +213,15 @@ impl Place {
         }
         let exclude: Vec<PathBuf> =
             artifacts.map(|artifacts| artifacts.path().to_owned()).into_iter().collect();
-        let notes = isolate::copy(&self.workspace, &folder.copy, &folder.store, &exclude).map_err(
-            |error| {
-                unavailable(
-                    "isolate.copy",
-                    format!("{} could not be copied: {error}", self.workspace.display()),
-                    "check the free space of the disk that holds the run folder",
-                )
-            },
-        )?;
+        let (from, to) = (self.workspace.clone(), folder.copy.clone());
+        let copied = isolate::copy(from, to, folder.store.clone(), exclude).await;
+        let notes = copied.map_err(|error| {
+            unavailable(
+                "isolate.copy",
+                format!("{} could not be copied: {error}", self.workspace.display()),
+                "check the free space of the disk that holds the run folder",
+            )
+        })?;
         warnings.extend(notes.iter().map(|note| format!("not in the copy: {note}")));
         self.moved(&folder.copy)
     }
@@ -312,7 +325,12 @@ impl Hands {
         let mut protected = place.ground.protected.clone();
         protected.extend(place.ground.git_dirs.iter().cloned());
         protected.push(place.workspace.join(".git"));
-        let around = Surroundings { scratch: folder.scratch.clone(), programs, protected };
+        let around = Surroundings {
+            scratch: folder.scratch.clone(),
+            programs,
+            protected,
+            git_dirs: place.ground.git_dirs.clone(),
+        };
         let plan_input = places::plan_input(policy, &around);
         let plan = Plan::new(plan_input.clone());
         let writable = plan.writable().to_vec();
@@ -321,14 +339,14 @@ impl Hands {
         let mut executor = if let Some(wanted) = contained {
             let (host, grades) =
                 container::open(wanted, input, policy, folder, plan_input, &outside).await?;
-            let walls = container::walls(sandbox_level(input, policy), grades, warnings)?;
+            let walls = container::walls(sandbox::level(input, policy), grades, warnings)?;
             let sandbox = Arc::new(walls);
             Executor::on(
                 host,
                 ExecutorConfig { launcher, sandbox, environment, path: path.clone() },
             )
         } else {
-            let sandbox = sandbox(input, place, folder, plan, warnings).await?;
+            let sandbox = sandbox::raise(input, policy, folder, plan, warnings).await?;
             Executor::new(ExecutorConfig { launcher, sandbox, environment, path: path.clone() })
         };
         let logs =
@@ -396,79 +414,6 @@ fn environment(
         safe_directories,
     };
     Environment::new(made_of, path)
-}
-
-fn sandbox_level(input: &RunInput, policy: &Policy) -> SandboxLevel {
-    match input.settings.sandbox.value {
-        Some(SandboxMode::Require) => SandboxLevel::Require,
-        Some(SandboxMode::BestEffort) => SandboxLevel::BestEffort,
-        Some(SandboxMode::Off) => SandboxLevel::Off,
-        None => policy.sandbox().level,
-    }
-}
-
-/// The sandbox as the policy and the flag want it, probed by doing it.
-async fn sandbox(
-    input: &RunInput,
-    place: &Place,
-    folder: &RunFolder,
-    plan: Plan,
-    warnings: &mut Vec<String>,
-) -> Result<Arc<dyn Sandbox>, Refusal> {
-    let level = sandbox_level(input, &place.policy);
-    if level == SandboxLevel::Off {
-        warnings
-            .push("the sandbox is off: allowed commands can reach whatever this user can".into());
-        return Ok(Arc::new(NoSandbox::new("the sandbox is off")));
-    }
-    let probed = probe(input, folder, &plan).await;
-    let (findings, failure) = match probed {
-        Ok(findings) => (findings, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let floor = Floor::new(plan, &findings);
-    let missing: Vec<String> =
-        floor.shortfalls().iter().map(|grade| format!("{} ({})", grade.clause, grade.by)).collect();
-    if missing.is_empty() && failure.is_none() {
-        return Ok(Arc::new(floor));
-    }
-    let what = failure.unwrap_or_else(|| missing.join("; "));
-    if level == SandboxLevel::Require {
-        return Err(unavailable(
-            &reason(&findings),
-            format!("the sandbox that the policy requires cannot be had: {what}"),
-            "run on Linux 5.13 or newer with Landlock and seccomp allowed (a default container has \
-             both), drop the clause that is not held, or accept less with --sandbox best-effort",
-        ));
-    }
-    // What cannot be applied at all would fail every command; best effort goes on without.
-    let applies = findings.iter().filter(|finding| finding.layer == "landlock").any(|f| f.holds);
-    warnings.push(format!("the sandbox holds less than the policy asks for: {what}"));
-    if applies {
-        return Ok(Arc::new(floor));
-    }
-    Ok(Arc::new(NoSandbox::new(&format!("best effort, and nothing could be had: {what}"))))
-}
-
-/// `sandbox.landlock`, `sandbox.seccomp`: the layer that failed first.
-fn reason(findings: &[Finding]) -> String {
-    let failed = findings.iter().find(|finding| !finding.holds);
-    match failed.and_then(|finding| finding.layer.split(' ').next()) {
-        Some(layer) => format!("sandbox.{layer}"),
-        None => "sandbox.not_held".into(),
-    }
-}
-
-async fn probe(input: &RunInput, folder: &RunFolder, plan: &Plan) -> Result<Vec<Finding>, String> {
-    let probe = ProbeOrder {
-        forbidden_file: folder.dir.join(".probe"),
-        allowed_file: folder.scratch.join(".probe"),
-    };
-    let findings =
-        Executor::probe(&input.launcher, plan.confinement(false), probe, PathBuf::from("/")).await;
-    let _ = std::fs::remove_file(folder.dir.join(".probe"));
-    let _ = std::fs::remove_file(folder.scratch.join(".probe"));
-    findings.map_err(|error| error.to_string())
 }
 
 pub(super) fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> TurnConfig {
@@ -580,12 +525,7 @@ pub fn dry_run(prepared: &Prepared) -> String {
     text.push_str(&prepared.parts.world.policy.describe());
     text.push_str("\n\nsandbox:\n");
     for grade in &prepared.grades {
-        let held = match grade.held {
-            Held::Prevented => "prevented",
-            Held::Reverted => "reverted",
-            Held::NotHeld => "not held",
-        };
-        text.push_str(&format!("  {}: {held} ({})\n", grade.clause, grade.by));
+        text.push_str(&format!("  {}: {} ({})\n", grade.clause, grade.held.words(), grade.by));
     }
     let plan = prepared.parts.registry.plan();
     text.push_str(&format!("\ntools: {}\n\nprompt:\n", plan.names().join(", ")));

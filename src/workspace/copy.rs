@@ -11,12 +11,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::FileType;
 
 use super::Workspace;
+use super::beneath::split;
 use super::error::{WorkspaceError, shown};
 use super::git::{GitPlace, copy_repository};
 use super::manifest::{Entry, Manifest, Stamp};
@@ -26,8 +27,8 @@ use super::walk::{WalkInput, walk};
 
 impl Workspace {
     /// Makes the copy in `to`, an empty folder. What could not be copied is said; an error where the
-    /// copy would not be one.
-    pub fn copy_to(&self, to: &Path) -> Result<Vec<String>, WorkspaceError> {
+    /// copy would not be one. Once `stopped` is set it ends, and makes nothing any more.
+    pub fn copy_to(&self, to: &Path, stopped: &AtomicBool) -> Result<Vec<String>, WorkspaceError> {
         let mut notes = Vec::new();
         let git = self.git.as_ref();
         let index = git.and_then(|place| read_index(place, self.root(), &mut notes));
@@ -43,21 +44,24 @@ impl Workspace {
         })?;
         let unseen = walked.unseen.iter();
         notes.extend(unseen.map(|place| format!("{}: {}", shown(&place.path), place.why)));
-        let copier = Copier { workspace: self, to, manifest: &walked.manifest };
+        let copier = Copier { workspace: self, to, manifest: &walked.manifest, stopped };
         copier.folders()?;
         copier.files()?;
         let mut nested: Vec<&Vec<u8>> = walked.known.nested.iter().collect();
         nested.sort();
         for path in nested {
+            copier.go_on()?;
             let (from, target) = (self.root().join(byte_path(path)), copier.target(path));
             // A submodule that was never fetched is an empty folder, not a repository.
             let place = GitPlace::discover(&from).filter(|place| place.work_root == from);
             if let Some(place) = place {
-                fs::create_dir_all(&target)
+                copier
+                    .make_folders(path)
                     .and_then(|()| copy_repository(&place, &target))
                     .map_err(|cause| WorkspaceError::io("copy the repository", path, cause))?;
             }
         }
+        copier.go_on()?;
         if let Some(place) = git {
             copy_repository(place, to)
                 .map_err(|cause| WorkspaceError::io("copy the repository", b".", cause))?;
@@ -75,9 +79,18 @@ struct Copier<'a> {
     workspace: &'a Workspace,
     to: &'a Path,
     manifest: &'a Manifest,
+    stopped: &'a AtomicBool,
 }
 
 impl Copier<'_> {
+    fn go_on(&self) -> Result<(), WorkspaceError> {
+        if self.stopped.load(Ordering::Relaxed) {
+            let cause = io::ErrorKind::Interrupted.into();
+            return Err(WorkspaceError::io("copy", b".", cause));
+        }
+        Ok(())
+    }
+
     fn target(&self, path: &[u8]) -> PathBuf {
         self.to.join(byte_path(path))
     }
@@ -90,10 +103,38 @@ impl Copier<'_> {
     fn folders(&self) -> Result<(), WorkspaceError> {
         for entry in self.every_folder() {
             let path = self.manifest.name(entry);
-            fs::create_dir_all(self.target(path))
+            self.go_on()?;
+            self.make_folders(path)
                 .map_err(|cause| WorkspaceError::io("make the folder", path, cause))?;
         }
         Ok(())
+    }
+
+    /// A folder of the copy with those above it, but never the copy itself: one that is gone
+    /// meanwhile is not made again.
+    fn make_folders(&self, path: &[u8]) -> io::Result<()> {
+        let mut folder = self.to.to_owned();
+        for part in byte_path(path) {
+            folder.push(part);
+            match fs::create_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Act on the place of a file; make the folders above it where they turn out not to be there
+    /// (those of tracked files inside ignored folders are no entries of their own).
+    fn put(&self, path: &[u8], mut act: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+        let target = self.target(path);
+        match act(&target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make_folders(split(path).0)?;
+                act(&target)
+            }
+            done => done,
+        }
     }
 
     /// Last, and inner ones first: a folder that cannot be written must still be filled.
@@ -117,6 +158,7 @@ impl Copier<'_> {
                 let Some(rest) = entries.get(at..).filter(|rest| !rest.is_empty()) else {
                     return Ok(());
                 };
+                self.go_on()?;
                 for entry in rest.iter().take(CHUNK) {
                     self.file(entry)?;
                 }
@@ -147,31 +189,17 @@ impl Copier<'_> {
                     Err(error) if is_gone(&error) => return Ok(()),
                     target => target?,
                 };
-                with_parents(&self.target(path), |to| symlink(OsStr::from_bytes(&target), to))
-                    .map_err(failed)
+                self.put(path, |to| symlink(OsStr::from_bytes(&target), to)).map_err(failed)
             }
             FileType::RegularFile => {
                 let (mut from, stamp) = match open_regular(root, path) {
                     Err(error) if is_gone(&error) => return Ok(()),
                     opened => opened?,
                 };
-                with_parents(&self.target(path), |to| copy_bytes(&mut from, &stamp, to))
-                    .map_err(failed)
+                self.put(path, |to| copy_bytes(&mut from, &stamp, to)).map_err(failed)
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// Act on a path; make the folders above it where they turn out not to be there (the folders of
-/// tracked files inside ignored ones are no entries of their own).
-fn with_parents(path: &Path, mut act: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
-    match act(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(path.parent().unwrap_or(path))?;
-            act(path)
-        }
-        done => done,
     }
 }
 

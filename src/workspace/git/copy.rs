@@ -31,6 +31,8 @@ const DATA: [&str; 7] = [
 /// Makes `.git` in `to`, a folder without one.
 pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
     let git = to.join(".git");
+    // Not with what is above it: a copy that is gone meanwhile is not made again.
+    fs::create_dir(&git)?;
     for folder in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
         fs::create_dir_all(git.join(folder))?;
     }
