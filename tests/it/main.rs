@@ -23,3 +23,4 @@ mod session;
 mod signals;
 mod support;
 mod turn_diff;
+mod wire;
