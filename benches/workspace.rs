@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use divan::Bencher;
+use turnkey::diff::{DiffOptions, write_diff};
 use turnkey::patch::{Change, FileState, Files, NewFile, Plan};
 use turnkey::policy::WritePermit;
 use turnkey::workspace::{Limits, Options, Workspace};
@@ -150,6 +151,37 @@ fn turn_changes_100k_1000_changed(bencher: Bencher) {
     });
 }
 
+/// What the end of a Turn costs: the comparison, and the diff written out.
+#[divan::bench(sample_count = 10)]
+fn final_diff_100k_1000_changed(bencher: Bencher) {
+    let root = &tree().changed;
+    git(root, &["checkout", "-q", "."]);
+    let mut workspace = captured(root);
+    touch_1000(root, 3);
+    bencher.bench_local(|| {
+        let changes = workspace.turn_changes().expect("compares");
+        let diff = write_diff(changes.files, &DiffOptions::default());
+        assert_eq!(diff.files.len(), 1_000);
+        diff
+    });
+}
+
+#[divan::bench(sample_count = 10)]
+fn git_diff_100k_clean(bencher: Bencher) {
+    let root = &tree().clean;
+    bencher.bench_local(|| git(root, &["diff"]));
+}
+
+/// What `--isolate copy` costs before the first request.
+#[divan::bench(sample_count = 3)]
+fn copy_of_2000_files(bencher: Bencher) {
+    let workspace = open(&tree().small);
+    bencher.with_inputs(|| tempfile::tempdir().expect("a folder")).bench_local_values(|to| {
+        workspace.copy_to(to.path(), &Default::default()).expect("copies");
+        to
+    });
+}
+
 #[divan::bench(sample_count = 10)]
 fn git_status_100k(bencher: Bencher) {
     let root = &tree().clean;
@@ -171,7 +203,7 @@ fn replace(workspace: &Workspace, path: &str, bytes: Arc<[u8]>) {
         path: path.to_owned(),
         moved_from: None,
         before,
-        after: Some(NewFile { bytes, mode }),
+        after: Some(NewFile::regular(bytes, mode)),
         added: 0,
         removed: 0,
         note: String::new(),

@@ -70,7 +70,7 @@ impl Tree {
     fn commit(&mut self, plan: &Plan) {
         for change in &plan.changes {
             match &change.after {
-                Some(NewFile { bytes, mode }) => {
+                Some(NewFile { bytes, mode, .. }) => {
                     let state = FileState::Regular { bytes: bytes.clone(), mode: *mode };
                     self.0.insert(change.path.clone(), state);
                 }

@@ -2,6 +2,7 @@
 //!
 //! The only room that reads the environment, and the only one that ends the process.
 
+mod change;
 mod doctor;
 mod doctor_model;
 pub mod env;
@@ -66,6 +67,8 @@ async fn dispatch(cli: Cli, output: &Output, started: std::time::Instant) -> u8 
         Command::Resume(args) => resume::run(*args, Kind::Resume, output, started).await,
         Command::Fork(args) => resume::run(*args, Kind::Fork, output, started).await,
         Command::Replay(args) => replay::run(args, output, started).await,
+        Command::Patch(args) => change::patch(args, output).await,
+        Command::Apply(args) => change::apply(args, output).await,
         Command::Rollout { command } => rollout::run(command, output).await,
         Command::Policy { command } => policy::run(command, output).await,
         Command::Spec { command } => spec::run(command, output).await,
@@ -93,6 +96,18 @@ fn not_dumpable() {
 async fn refuse(output: &Output, text: &str) -> u8 {
     output.stderr(format!("turnkey: {text}")).await;
     exit::INVALID
+}
+
+/// A refusal with its hint; wrong input is 2, and what could not be had keeps its own status.
+async fn told(output: &Output, outcome: &crate::protocol::Outcome) -> u8 {
+    output.stderr(format!("turnkey: {}: {}", outcome.state, outcome.message)).await;
+    if !outcome.hint.is_empty() {
+        output.stderr(format!("  hint: {}", outcome.hint)).await;
+    }
+    match outcome.state {
+        crate::protocol::State::Invalid => exit::INVALID,
+        state => exit::status(state),
+    }
 }
 
 /// Faults as lines.

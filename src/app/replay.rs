@@ -1,10 +1,10 @@
 //! `turnkey replay`: a recorded run, run again; the answer is the first difference.
 
 use super::exec_input::{self, Refused};
-use super::{exit, refuse, signals};
+use super::{exit, refuse, signals, told};
 use crate::cli::{ExecArgs, ReplayArgs, ToolsFrom};
 use crate::job::{self, Controls, Face, Replayed, Tools, find_run};
-use crate::protocol::{Event, Outcome, State};
+use crate::protocol::Event;
 use crate::report::{Output, rollout_show};
 use futures_util::future::BoxFuture;
 use std::path::Path;
@@ -69,18 +69,6 @@ fn in_words(replayed: &Replayed) -> String {
         )),
     }
     text
-}
-
-/// A refusal with its hint; wrong input is 2, and what could not be had keeps its own status.
-async fn told(output: &Output, outcome: &Outcome) -> u8 {
-    output.stderr(format!("turnkey: {}: {}", outcome.state, outcome.message)).await;
-    if !outcome.hint.is_empty() {
-        output.stderr(format!("  hint: {}", outcome.hint)).await;
-    }
-    match outcome.state {
-        State::Invalid => exit::INVALID,
-        state => exit::status(state),
-    }
 }
 
 fn controls(output: &Output) -> std::io::Result<Controls> {

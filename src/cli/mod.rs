@@ -23,6 +23,10 @@ pub enum Command {
     Fork(Box<ResumeArgs>),
     /// Run a recorded run again, offline, and report the first difference.
     Replay(ReplayArgs),
+    /// Apply an apply_patch text to a folder: all of it or nothing.
+    Patch(PatchArgs),
+    /// Apply the turn diff of a run to a checkout: checked first, all of it or nothing.
+    Apply(ApplyArgs),
     /// Look at the record of a run, check it, cut it back.
     Rollout {
         #[command(subcommand)]
@@ -188,6 +192,39 @@ pub struct ReplayArgs {
     /// Print the answer as one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 it is in place, 1 it does not fit and nothing was changed, 2 wrong input."
+)]
+pub struct PatchArgs {
+    /// The patch; "-" or nothing reads it from standard input
+    pub text: Option<String>,
+    /// Read the patch from this file
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "text")]
+    pub file: Option<PathBuf>,
+    /// The folder that the paths of the patch are relative to; nothing outside of it is touched
+    #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+    pub workspace: PathBuf,
+    /// Check that it fits, and say what it would do
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 it is in place, 1 it does not fit and nothing was changed, 2 wrong input."
+)]
+pub struct ApplyArgs {
+    /// An artifacts folder, a rollout file, a run id, or "latest"
+    pub run: String,
+    /// A folder of the checkout; it must hold what the run started from in the files of the diff
+    #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+    pub workspace: PathBuf,
+    /// Check that it fits, and say what it would do
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -45,7 +45,7 @@ pub(super) async fn make(
             let _ = std::fs::remove_dir(std::mem::replace(&mut folder.copy, copy));
             place = place.moved(&folder.copy)?;
         }
-        None => place = place.isolated(input, folder).await?,
+        None => place = place.isolated(input, folder, artifacts, warnings).await?,
     }
     let exec = Hands::make(input, &place, folder, artifacts, masker.clone(), warnings).await?;
     folder.logs = exec.logs;
@@ -124,7 +124,7 @@ pub(super) fn going_parts(
     let mut parts = parts_of(input, place, folder, world, model, rollout, session, opening);
     parts.history = going.history();
     parts.answered = answered;
-    let mut verifier = verifier(&input.settings, place.prefix.clone());
+    let mut verifier = verifier(&input.settings);
     verifier.demands.carried = going.past.changed;
     verifier.demands.carried_base = going.past.base_commit;
     parts.verifier = Arc::new(verifier);
@@ -152,7 +152,7 @@ fn parts_of(
         model,
         registry,
         world,
-        verifier: Arc::new(verifier(&input.settings, place.prefix.clone())),
+        verifier: Arc::new(verifier(&input.settings)),
         rollout,
         config,
         history: History::default(),

@@ -114,7 +114,7 @@ pub(super) fn remove_tree(path: &Path) {
 }
 
 /// A folder that only we can enter: made, or found to be just that.
-fn private_folder(path: &Path) -> io::Result<()> {
+pub(super) fn private_folder(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }

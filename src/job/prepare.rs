@@ -5,7 +5,7 @@ use super::artifacts::Artifacts;
 use super::assemble::{Made, make};
 use super::container;
 use super::folder::RunFolder;
-use super::isolate::{copy_tree, prefix_in_repository};
+use super::isolate;
 use super::logs::RunLogs;
 use super::places::{self, Surroundings};
 use super::resume::Going;
@@ -84,7 +84,6 @@ pub struct Prepared {
     pub started: Instant,
     /// Where the work really happens: the workspace, or its copy.
     pub root: PathBuf,
-    pub prefix: Vec<u8>,
     /// Where the settings were read from and their relative paths lead.
     pub folder_of_settings: PathBuf,
     /// The run that this one goes on from, and how.
@@ -158,7 +157,6 @@ pub async fn prepare(
         warnings,
         started: input.started,
         root: place.workspace,
-        prefix: place.prefix,
         settings: input.settings,
         folder,
     })
@@ -171,8 +169,6 @@ pub(super) struct Place {
     policy_file: String,
     ground: Ground,
     pub(super) policy: Arc<Policy>,
-    /// Where in its repository the workspace lies, for a copy that has no repository of its own.
-    pub(super) prefix: Vec<u8>,
 }
 
 impl Place {
@@ -199,7 +195,7 @@ impl Place {
         let untrusted = input.is_untrusted();
         let ground = ground(&workspace, input.home.clone(), protected, untrusted);
         let policy = Arc::new(file.compile(&ground).map_err(|list| faults("policy", &list))?);
-        Ok(Self { workspace, file, policy_file, ground, policy, prefix: Vec::new() })
+        Ok(Self { workspace, file, policy_file, ground, policy })
     }
 
     /// With `isolate: copy` the place moves into the copy; the original is not even readable then,
@@ -208,29 +204,38 @@ impl Place {
         self,
         input: &RunInput,
         folder: &RunFolder,
+        artifacts: Option<&Artifacts>,
+        warnings: &mut Vec<String>,
     ) -> Result<Self, Refusal> {
         if input.settings.isolate.value == Isolate::None {
             return Ok(self);
         }
+        let exclude: Vec<PathBuf> =
+            artifacts.map(|artifacts| artifacts.path().to_owned()).into_iter().collect();
         let (from, to) = (self.workspace.clone(), folder.copy.clone());
-        copy_tree(from, to, self.ground.protected.clone()).await.map_err(|error| {
+        let copied = isolate::copy(from, to, folder.store.clone(), exclude).await;
+        let notes = copied.map_err(|error| {
             unavailable(
                 "isolate.copy",
                 format!("{} could not be copied: {error}", self.workspace.display()),
                 "check the free space of the disk that holds the run folder",
             )
         })?;
+        warnings.extend(notes.iter().map(|note| format!("not in the copy: {note}")));
         self.moved(&folder.copy)
     }
 
-    /// The place with its prefix, in a copy of the workspace.
+    /// The same place in a copy of its repository.
     pub(super) fn moved(mut self, copy: &Path) -> Result<Self, Refusal> {
-        if self.prefix.is_empty() {
-            self.prefix = prefix_in_repository(&self.workspace);
-        }
-        self.workspace = copy.to_owned();
-        self.ground.workspace = copy.to_owned();
-        self.ground.git_dirs.clear();
+        let tree = isolate::tree_of(&self.workspace);
+        let there = |path: &Path| path.strip_prefix(&tree).ok().map(|inside| copy.join(inside));
+        // What the policy protects in the tree itself is protected in its copy as well.
+        let copies: Vec<PathBuf> =
+            self.ground.protected.iter().filter_map(|path| there(path)).collect();
+        self.ground.protected.extend(copies);
+        self.workspace = copy.join(isolate::inside(&self.workspace));
+        self.ground.workspace.clone_from(&self.workspace);
+        self.ground.git_dirs = [copy.join(".git")].into_iter().filter(|git| git.exists()).collect();
         let policy = self.file.compile(&self.ground).map_err(|list| faults("policy", &list))?;
         self.policy = Arc::new(policy);
         Ok(self)
@@ -446,7 +451,7 @@ pub(super) fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> T
 /// Equal denied calls in a row that end the Turn as blocked, instead of burning its steps.
 const EQUAL_DENIALS: u32 = 5;
 
-pub(super) fn verifier(settings: &Settings, prefix: Vec<u8>) -> Verifier {
+pub(super) fn verifier(settings: &Settings) -> Verifier {
     Verifier {
         demands: Demands {
             expect: match settings.expect.value {
@@ -471,7 +476,6 @@ pub(super) fn verifier(settings: &Settings, prefix: Vec<u8>) -> Verifier {
             })
             .collect(),
         attempts: u32::try_from(settings.verify_attempts.value).unwrap_or(u32::MAX),
-        prefix,
     }
 }
 

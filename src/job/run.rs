@@ -78,7 +78,8 @@ pub async fn run(
     let left = tools::end_all(&world, "turn_end").await;
     watcher.collected.processes.extend(left.into_iter().map(|settled| settled.process));
     world.executor.leave().await;
-    let (taken, around) = evidence(&world, &verifier, prepared.prefix, &leftover.masker).await;
+    let (taken, around) = evidence(&world, &verifier, &leftover.masker).await;
+    watcher.collected.warnings.extend(taken.untold.iter().cloned());
     let facts = Facts {
         signal: watcher.signal,
         end: &turn_end,
@@ -179,25 +180,26 @@ impl Leftover {
 #[derive(Debug, Default)]
 pub struct Taken {
     pub evidence: Evidence,
-    /// The start's difference from its commit, where it was dirty.
+    /// The start's difference from its commit, where it was dirty and holds no known secret.
     pub start_diff: Option<Vec<u8>>,
-    /// True where the diff holds a known secret and must not be published.
+    /// True where the diff adds a known secret and must not be published.
     pub diff_withheld: bool,
     /// Paths that earlier Turns of the Session changed and that are not as they were: part of the
     /// work, and in no diff of this Turn.
     pub earlier: Vec<String>,
+    /// What the operator should know of the start's diff.
+    pub untold: Vec<String>,
 }
 
 /// Takes the diff with its proof, and all that it says against a success.
 async fn evidence(
     world: &Arc<ToolWorld>,
     verifier: &Verifier,
-    prefix: Vec<u8>,
     masker: &Masker,
 ) -> (Taken, Vec<Outcome>) {
     let mut around = Vec::new();
     let demands = verifier.demands.clone();
-    let taken = world.with_workspace(move |workspace| take(workspace, &prefix, demands)).await;
+    let taken = world.with_workspace(move |workspace| take(workspace, demands)).await;
     let mut taken = taken.unwrap_or_else(|error| {
         let message = format!("the turn diff could not be made: {error}");
         around.push(Outcome::new(State::Unavailable, "workspace.diff", message));
@@ -206,13 +208,18 @@ async fn evidence(
     if let Some(why) = &taken.evidence.disproved {
         around.push(Outcome::new(State::Internal, "internal.diff_proof", why));
     }
-    taken.diff_withheld = masker.finds_secret(&taken.evidence.diff.bytes);
+    if taken.start_diff.as_ref().is_some_and(|diff| masker.finds_secret(diff)) {
+        taken.start_diff = None;
+        let text = "the start was dirty with a known secret: start.diff is not published";
+        taken.untold.push(text.into());
+    }
+    taken.diff_withheld = taken.evidence.adds(&|bytes| masker.finds_secret(bytes));
     if taken.diff_withheld {
         around.push(
             Outcome::new(
                 State::Unverified,
                 "secret.in_diff",
-                "the turn diff holds a known secret; it is not published",
+                "the turn adds a known secret to a file; its diff is not published",
             )
             .hint("look at the workspace itself, and take the secret out of the file"),
         );
@@ -220,18 +227,16 @@ async fn evidence(
     (taken, around)
 }
 
-fn take(
-    workspace: &mut Workspace,
-    prefix: &[u8],
-    mut demands: Demands,
-) -> Result<Taken, WorkspaceError> {
-    let evidence = verify::take(workspace, prefix)?;
+fn take(workspace: &mut Workspace, mut demands: Demands) -> Result<Taken, WorkspaceError> {
+    let evidence = verify::take(workspace)?;
     demands.put_back(&evidence.ends_of(&demands.carried), workspace)?;
     let known = |path: &String| evidence.record.files.iter().any(|file| file.path == *path);
     let earlier = demands.carried.iter().filter(|path| !known(path)).cloned().collect();
     let mut taken = Taken { earlier, ..Taken::default() };
     if workspace.is_captured() && workspace.git().is_some() {
         let start = workspace.start_changes()?;
+        let why = start.reasons.iter().map(|why| format!("start.diff is not exact: {why}"));
+        taken.untold.extend(why);
         let diff = diff::write_diff(start.files, &DiffOptions::default());
         taken.start_diff = (!diff.bytes.is_empty()).then_some(diff.bytes);
     }

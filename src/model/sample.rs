@@ -54,6 +54,11 @@ pub trait Observer: Send {
         Box::pin(std::future::ready(()))
     }
 
+    /// A piece of the arguments of the call at this place of the response: progress, not yet a call.
+    fn arguments<'a>(&'a mut self, _output_index: u32, _piece: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Attempt number `attempt` (from 1) failed; the next one starts after `wait`. Deltas of the
     /// failed attempt are void.
     fn retry<'a>(
@@ -335,7 +340,12 @@ async fn one_attempt(
                     return Err(got.charge(error, prompt));
                 }
             }
-            ModelEvent::ToolDelta { delta, .. } => got.bytes += delta.len(),
+            ModelEvent::ToolDelta { output_index, delta } => {
+                got.bytes += delta.len();
+                if let Err(error) = told(cancel, observer.arguments(output_index, &delta)).await {
+                    return Err(got.charge(error, prompt));
+                }
+            }
             ModelEvent::ItemDone(item) => got.items.push(item),
             ModelEvent::Usage(usage) => got.usage = Some(usage),
             ModelEvent::Completed { response_id, model, stop } => {

@@ -41,8 +41,8 @@ pub use edit::edit;
 pub use error::{PatchError, PatchErrorKind, shorten};
 pub use parse::parse;
 pub use paths::{PathAction, PathRef, normalise, paths};
-pub use plan::{Change, FileState, Files, NewFile, Plan, plan};
-pub use push::{Parser, Progress};
+pub use plan::{Change, FileState, Files, NEW_FILE_MODE, NewFile, Plan, plan};
+pub use push::{Parser, Progress, Watcher};
 pub use shell::{ShellPatch, from_argv, from_shell};
 
 /// The longest patch text that is read. Longer ones are refused by name, not cut.

@@ -55,6 +55,14 @@ pub trait Files {
 pub struct NewFile {
     pub bytes: Arc<[u8]>,
     pub mode: u32,
+    /// A symbolic link, with its target as `bytes`; patches make none, diffs do.
+    pub symlink: bool,
+}
+
+impl NewFile {
+    pub fn regular(bytes: Arc<[u8]>, mode: u32) -> Self {
+        Self { bytes, mode, symlink: false }
+    }
 }
 
 /// What happens to one path. `before` is what was verified: the door must refuse if it has changed.
@@ -401,7 +409,7 @@ impl<'f> Planner<'f> {
                 continue;
             }
             let after = match tracked.now {
-                Some(FileState::Regular { bytes, mode }) => Some(NewFile { bytes, mode }),
+                Some(FileState::Regular { bytes, mode }) => Some(NewFile::regular(bytes, mode)),
                 _ => None,
             };
             changes.push(Change {

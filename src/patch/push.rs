@@ -1,9 +1,10 @@
 //! Reading a patch while it still arrives.
 //!
-//! A large patch streams in for many seconds. The push parser names each file as soon as its
+//! A large patch streams in for many seconds. The [`Watcher`] names each file as soon as its
 //! header line is complete, so that people see what is being written. The names are progress, not
-//! truth: the patch itself is read once, whole, by [`Parser::finish`], with the same reader as ever.
+//! truth: the patch itself is read once, whole, with the same reader as ever ([`Parser::finish`]).
 
+use super::envelope::BEGIN;
 use super::error::PatchError;
 use super::parse::{Header, header};
 use super::{Patch, PathAction, normalise, parse, paths};
@@ -18,13 +19,22 @@ pub struct Progress {
 /// The longest line whose beginning is watched; headers are shorter.
 const MAX_HEADER: usize = 8 * 1024;
 
-/// A push parser for patch text, or for the JSON arguments of a call that carry it.
+/// A push parser for patch text, or for the JSON arguments of a call that carry it: it watches, and
+/// keeps the text for the end.
 #[derive(Debug, Default)]
 pub struct Parser {
     text: String,
+    watcher: Watcher,
+}
+
+/// The watching alone; holds no more than one line. Text that never begins a patch names nothing,
+/// so the arguments of any call can be watched.
+#[derive(Debug, Default)]
+pub struct Watcher {
     mode: Mode,
     /// The beginning of the line being read.
     line: String,
+    begun: bool,
     inside_update: bool,
 }
 
@@ -55,16 +65,23 @@ impl Parser {
         if self.text.len() <= super::MAX_PATCH_BYTES {
             self.text.push_str(piece);
         }
-        let mut events = Vec::new();
-        for character in piece.chars() {
-            self.character(character, &mut events);
-        }
-        events
+        self.watcher.feed(piece)
     }
 
     /// The whole patch.
     pub fn finish(self) -> Result<Patch, PatchError> {
         parse(&self.text)
+    }
+}
+
+impl Watcher {
+    /// Takes the next piece and says which files it named. Pieces may be cut anywhere.
+    pub fn feed(&mut self, piece: &str) -> Vec<Progress> {
+        let mut events = Vec::new();
+        for character in piece.chars() {
+            self.character(character, &mut events);
+        }
+        events
     }
 
     fn character(&mut self, character: char, events: &mut Vec<Progress>) {
@@ -138,6 +155,11 @@ impl Parser {
     }
 
     fn announce(&mut self, line: &str) -> Option<Progress> {
+        if !self.begun {
+            // As a shell word it stands behind the command's name and a quote.
+            self.begun = line.trim_end().ends_with(BEGIN);
+            return None;
+        }
         // Inside an update a padded header is a context line.
         let found = header(if self.inside_update { line } else { line.trim() })?;
         let (action, path) = match found {
@@ -145,7 +167,11 @@ impl Parser {
             Header::Delete(path) => (PathAction::Delete, path),
             Header::Update(path) => (PathAction::Update, path),
             Header::Move(path) => (PathAction::MoveTo, path),
-            Header::EndOfFile | Header::End => return None,
+            Header::EndOfFile => return None,
+            Header::End => {
+                (self.begun, self.inside_update) = (false, false);
+                return None;
+            }
         };
         self.inside_update = matches!(action, PathAction::Update | PathAction::MoveTo);
         let path = paths::read(path, 0).ok()?;
@@ -184,6 +210,14 @@ mod tests {
             let (named, _) = names(std::iter::once(text.to_owned()));
             assert_eq!(named, expected);
         }
+    }
+
+    #[test]
+    fn arguments_that_are_no_patch_name_nothing() {
+        let mut watcher = Watcher::default();
+        assert_eq!(watcher.feed("{\"cmd\":\"*** Add File: a\\n\"}"), []);
+        let script = serde_json::json!({ "cmd": format!("apply_patch \"{PATCH}\"") }).to_string();
+        assert_eq!(Watcher::default().feed(&script).len(), 4);
     }
 
     #[test]

@@ -21,6 +21,18 @@ pub struct ShellPatch {
 }
 
 impl ShellPatch {
+    /// The same, in a command that runs in this folder.
+    pub fn inside(mut self, folder: Option<&str>) -> Self {
+        self.directory = match (folder, self.directory.take()) {
+            (Some(folder), Some(inner)) if !inner.starts_with('/') => {
+                Some(format!("{}/{inner}", folder.trim_end_matches('/')))
+            }
+            (Some(folder), None) => Some(folder.to_owned()),
+            (_, inner) => inner,
+        };
+        self
+    }
+
     /// The patch, its paths seen from where the command runs.
     pub fn parse(&self) -> Result<Patch, PatchError> {
         parse_within(&self.text, self.lines_before, self.directory.as_deref())
@@ -309,6 +321,20 @@ mod tests {
         }
         let tabbed = PATCH.replace("***", "\t***");
         assert_eq!(shell(&format!("apply_patch <<-EOF\n{tabbed}\tEOF")), expected(None));
+    }
+
+    #[test]
+    fn the_folder_of_the_command_comes_before_that_of_its_cd() {
+        let inside = |directory: Option<&str>, folder: Option<&str>| {
+            let directory = directory.map(str::to_owned);
+            let patch = ShellPatch { directory, text: PATCH.into(), lines_before: 0 };
+            patch.inside(folder).directory
+        };
+        assert_eq!(inside(None, None), None);
+        assert_eq!(inside(None, Some("a")).as_deref(), Some("a"));
+        assert_eq!(inside(Some("b"), None).as_deref(), Some("b"));
+        assert_eq!(inside(Some("b"), Some("a/")).as_deref(), Some("a/b"));
+        assert_eq!(inside(Some("/b"), Some("a")).as_deref(), Some("/b"));
     }
 
     #[test]

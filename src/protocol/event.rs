@@ -140,6 +140,12 @@ pub enum EventMsg {
     TextDelta {
         text: String,
     },
+    /// A patch that still arrives names a file: progress for people, nothing has happened yet.
+    PatchProgress {
+        /// `add`, `update`, `delete`, `move to`.
+        action: &'static str,
+        path: String,
+    },
     /// A complete item entered the history.
     ItemDone {
         item: Arc<Item>,

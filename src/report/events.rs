@@ -11,6 +11,7 @@
 //! | `ItemDone`, reasoning with a summary | `item.completed` `reasoning` {text} |
 //! | `CallStarted` | `item.started`: `command_execution` {command, aggregated_output, exit_code, status}, `file_change` {changes: [{path, kind}], status}, else `mcp_tool_call` {server, tool, arguments, result, error, status}; the server of a built-in tool is `turnkey` |
 //! | `CallDone` | `item.completed` with the same id; besides `status` the exact `result` and `effect` |
+//! | `PatchProgress` | `patch.progress` {action, path}: a patch that still streams in names a file; nothing has changed yet |
 //! | `Plan` | `todo_list` {items: [{text, completed}]}: `item.started`, then `item.updated`, and `item.completed` with the Turn |
 //! | `Verdict` | `verdict` |
 //! | `Retry` | `retry` |
@@ -90,6 +91,9 @@ impl EventStream {
                 vec![self.line("turn.started", ts, json!({"turn_id": turn}))]
             }
             EventMsg::ItemDone { item } => self.item_done(ts, item),
+            EventMsg::PatchProgress { action, path } => {
+                vec![self.line("patch.progress", ts, json!({"action": action, "path": path}))]
+            }
             EventMsg::CallStarted { call } => self.call_started(ts, call),
             EventMsg::CallDone { result } => vec![self.call_done(ts, result)],
             EventMsg::Plan { items } => vec![self.plan(ts, items)],
@@ -340,6 +344,12 @@ fn call_body(call: &ToolCall) -> Map<String, Value> {
             let changes: Vec<Value> = patch_changes(patch)
                 .map(|(path, kind)| json!({"path": path, "kind": kind}))
                 .collect();
+            object(json!({"type": "file_change", "changes": changes, "status": "in_progress"}))
+        }
+        "edit_file" => {
+            let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
+            let kind = if text("old_text").is_empty() { "add" } else { "update" };
+            let changes = json!([{"path": text("path"), "kind": kind}]);
             object(json!({"type": "file_change", "changes": changes, "status": "in_progress"}))
         }
         name => tool_body(name, arguments),

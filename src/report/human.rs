@@ -89,6 +89,8 @@ impl Show<'_> {
             EventMsg::Rejected { code, text } => Some(self.warning(&format!("{text} ({code})"))),
             EventMsg::TurnEnded { end, .. } => Some(self.end(end)),
             EventMsg::SessionStarted { .. }
+            // Shown while it lasts; the call that follows names the files again.
+            | EventMsg::PatchProgress { .. }
             | EventMsg::TurnStarted { .. }
             | EventMsg::TextDelta { .. }
             | EventMsg::Usage { .. }

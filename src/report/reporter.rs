@@ -250,6 +250,10 @@ impl Reporter {
                 self.step = *step;
                 self.busy = Some(("the model".to_owned(), clock::now()));
             }
+            EventMsg::PatchProgress { action, path } => {
+                let path = self.show().text(path, 60);
+                self.busy = Some((format!("a patch arriving: {action} {path}"), clock::now()));
+            }
             EventMsg::CallStarted { call } => {
                 self.busy = Some((self.show().short_call(call), clock::now()));
             }

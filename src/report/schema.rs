@@ -41,6 +41,7 @@ pub fn events_schema() -> Value {
             json!({"error": error(), "aborted": flag(), "usage": usage(), "duration_ms": count_or_null()}),
         ),
         line("error", json!({"message": text(), "reason": text(), "hint": text()})),
+        line("patch.progress", json!({"action": text(), "path": text()})),
         line(
             "verdict",
             json!({

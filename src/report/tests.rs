@@ -118,6 +118,7 @@ fn example() -> Vec<Event> {
         EventMsg::TurnStarted { turn: "turn-1".into() },
         EventMsg::StepStarted { step: 1 },
         EventMsg::TextDelta { text: "I will".into() },
+        EventMsg::PatchProgress { action: "add", path: "src/new.rs".into() },
         EventMsg::Retry { attempt: 2, wait_ms: 1500, cause: "503\n::error::busy".into() },
         said("I will run the tests."),
         EventMsg::Usage { step: 1, usage, total: usage },

@@ -13,7 +13,7 @@ use crate::protocol::{
     Usage, Verdict,
 };
 use crate::rollout::{ApprovalRecord, Record, StepStartedRecord, UsageRecord};
-use crate::tools::{self, CallObserver, Halt};
+use crate::tools::{self, CallObserver, Halt, PatchWatch};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,6 +130,7 @@ async fn sample(turn: &mut Turn, step: &StepContext) -> Result<Response, TurnEnd
         step: step.step,
         reserve: step.reserve.as_ref(),
         broken: None,
+        patches: PatchWatch::default(),
     };
     let start = clock::now();
     let sampled = model::sample(
@@ -277,6 +278,7 @@ struct SampleObserver<'a> {
     step: u32,
     reserve: Option<&'a Reserve>,
     broken: Option<Halt>,
+    patches: PatchWatch,
 }
 
 impl model::Observer for SampleObserver<'_> {
@@ -291,12 +293,22 @@ impl model::Observer for SampleObserver<'_> {
         })
     }
 
+    fn arguments<'a>(&'a mut self, output_index: u32, piece: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            for tools::NamedFile { action, path } in self.patches.feed(output_index, piece) {
+                let msg = EventMsg::PatchProgress { action, path };
+                self.emitter.emit(self.submission, msg).await;
+            }
+        })
+    }
+
     fn retry<'a>(
         &'a mut self,
         attempt: u32,
         wait: Duration,
         cause: &'a ModelError,
     ) -> BoxFuture<'a, ()> {
+        self.patches.reset();
         Box::pin(async move {
             let wait_ms = clock::millis(wait);
             let cause = cause.message.clone();

@@ -1,5 +1,6 @@
 //! `exec_command`: one command or script, run to its end, or left running for `write_stdin`.
 
+use super::apply_patch::Edit;
 use super::{
     Action, CallContext, CallFacts, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments,
     denials, processes,
@@ -7,6 +8,7 @@ use super::{
 use crate::clock;
 use crate::context::Cap;
 use crate::exec::{Captured, End, ExecError, Live, ProcessEnd, RunLimits, Size, Wiring};
+use crate::patch;
 use crate::policy::{CommandForm, CommandRequest, ExecPermit};
 use crate::protocol::{Effect, ResultKind, RuleRef, ToolInput, ToolPayload, ToolSpec};
 use serde::Deserialize;
@@ -87,6 +89,9 @@ impl Tool for ExecCommand {
         world: &Arc<ToolWorld>,
     ) -> Result<Prepared, ToolFailure> {
         let arguments: Arguments = arguments::parse("exec_command", payload, EXAMPLE)?;
+        if let Some(edit) = patch_in(&arguments)? {
+            return edit.prepare(world);
+        }
         let request = request(&arguments, world)?;
         let judged = world.policy.judge_command(&request, &CallFacts { world });
         if judged.permit.is_some() {
@@ -98,6 +103,21 @@ impl Tool for ExecCommand {
         });
         Ok(Prepared::Judged { verdict: judged.verdict, action, effect: true })
     }
+}
+
+/// The patch in a command that is nothing but one: it goes the way of the patch tool, and what it
+/// writes is judged as file writes. No shell runs, and no rule for commands is asked.
+fn patch_in(arguments: &Arguments) -> Result<Option<Edit>, ToolFailure> {
+    let found = match (&arguments.cmd, &arguments.argv) {
+        (Some(script), None) => patch::from_shell(script),
+        (None, Some(argv)) => patch::from_argv(argv),
+        _ => None,
+    };
+    let Some(found) = found else { return Ok(None) };
+    let failed = |error| ToolFailure::bad_arguments(format!("exec_command: {error}"));
+    let workdir = arguments.workdir.as_deref().filter(|text| !matches!(*text, "" | "."));
+    let parsed = found.and_then(|patch| patch.inside(workdir).parse()).map_err(failed)?;
+    Ok(Some(Edit::of_patch("exec_command", parsed).as_command()))
 }
 
 fn request(arguments: &Arguments, world: &ToolWorld) -> Result<CommandRequest, ToolFailure> {

@@ -7,11 +7,13 @@
 mod apply_patch;
 mod arguments;
 mod denials;
+mod edit_file;
 mod exec_command;
 mod facts;
 mod life;
 mod list_files;
 mod processes;
+mod progress;
 mod read_file;
 mod registry;
 mod update_plan;
@@ -20,11 +22,13 @@ mod write_stdin;
 
 pub use apply_patch::ApplyPatch;
 pub use denials::Reach;
+pub use edit_file::EditFile;
 pub use exec_command::ExecCommand;
 pub use facts::{CallFacts, RuleCounts, WorldFacts};
 pub use life::{CallObserver, Halt, run_calls};
 pub use list_files::ListFiles;
 pub use processes::{MAX_LIVE, Processes, Settled, end_all, last_words, settle};
+pub use progress::{NamedFile, PatchWatch};
 pub use read_file::ReadFile;
 pub use registry::{Registry, ToolPlan, standard_tools};
 pub use update_plan::UpdatePlan;

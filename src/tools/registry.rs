@@ -1,7 +1,7 @@
 //! Which tools there are, and the frozen plan that one Step advertises and executes.
 
 use super::{
-    ApplyPatch, ExecCommand, ListFiles, ReadFile, Tool, ToolWorld, UpdatePlan, WriteStdin,
+    ApplyPatch, EditFile, ExecCommand, ListFiles, ReadFile, Tool, ToolWorld, UpdatePlan, WriteStdin,
 };
 use crate::protocol::ToolSpec;
 use std::collections::BTreeMap;
@@ -70,6 +70,7 @@ pub fn standard_tools(world: &ToolWorld) -> Vec<Arc<dyn Tool>> {
     }
     if world.policy.offers_writes() {
         tools.push(Arc::new(ApplyPatch));
+        tools.push(Arc::new(EditFile));
     }
     tools.push(Arc::new(ReadFile));
     tools.push(Arc::new(ListFiles));

@@ -45,12 +45,12 @@ impl Demands {
         Ok(back)
     }
 
-    /// What does not hold. `prefix` stands before every path of the diff.
-    pub fn unmet(&self, diff: &DiffRecord, prefix: &[u8], workspace: &Workspace) -> Vec<Unmet> {
+    /// What does not hold.
+    pub fn unmet(&self, diff: &DiffRecord, workspace: &Workspace) -> Vec<Unmet> {
         let mut all = Vec::new();
         let diff = &self.with_carried(diff);
         all.extend(self.size(diff));
-        all.extend(self.kept(diff, prefix, workspace));
+        all.extend(self.kept(diff, workspace));
         for file in &self.require_files {
             if !workspace.has_file(file) {
                 all.push(unmet(
@@ -111,22 +111,17 @@ impl Demands {
         all
     }
 
-    fn kept(&self, diff: &DiffRecord, prefix: &[u8], workspace: &Workspace) -> Vec<Unmet> {
+    fn kept(&self, diff: &DiffRecord, workspace: &Workspace) -> Vec<Unmet> {
         let Some(set) = glob_set(&self.keep) else {
             let message = "the globs of keep cannot be compiled, so nothing counts as kept";
             return vec![unmet("keep", message)];
-        };
-        let place = String::from_utf8_lossy(prefix).into_owned();
-        let inside = |path: &str| -> String {
-            let path = path.strip_prefix(place.as_str()).unwrap_or(path);
-            workspace.inside(path).to_owned()
         };
         let mut touched: Vec<&str> = diff
             .files
             .iter()
             .flat_map(|file| [Some(file.path.as_str()), file.renamed_from.as_deref()])
             .flatten()
-            .filter(|path| set.is_match(inside(path)))
+            .filter(|path| set.is_match(workspace.inside(path)))
             .collect();
         touched.sort_unstable();
         touched.dedup();

@@ -29,7 +29,7 @@ pub struct Evidence {
 
 /// Compares the tree as it is with the start. Without an effect nothing was captured, and nothing
 /// changed.
-pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, WorkspaceError> {
+pub fn take(workspace: &mut Workspace) -> Result<Evidence, WorkspaceError> {
     if !workspace.is_captured() {
         let diff = Diff::default();
         let record =
@@ -37,15 +37,10 @@ pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, Worksp
         return Ok(Evidence { diff, record, ..Evidence::default() });
     }
     let changes = workspace.turn_changes()?;
-    let with_prefix = |path: &[u8]| [prefix, path].concat();
-    let files: Vec<FileChange> = changes
-        .files
-        .into_iter()
-        .map(|change| FileChange { path: with_prefix(&change.path), ..change })
-        .collect();
+    let files = changes.files;
     let mut by: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
     for attribution in &changes.attribution {
-        let calls = by.entry(with_prefix(&attribution.path)).or_default();
+        let calls = by.entry(attribution.path.clone()).or_default();
         calls.extend(attribution.calls.iter().map(|call| match call.by {
             By::Patch => format!("patch:{}", call.id),
             By::Command => format!("command:{}", call.id),
@@ -64,7 +59,7 @@ pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, Worksp
         turn: None,
         start_tree: changes.start_tree.map(|oid| oid.hex()).unwrap_or_default(),
         end_tree: changes.end_tree.map(|oid| oid.hex()).unwrap_or_default(),
-        proven: disproved.is_none(),
+        proven: disproved.is_none() && changes.exact,
         digest: digest(&diff.bytes),
         added: diff.added as u64,
         removed: diff.removed as u64,
@@ -91,6 +86,22 @@ pub fn take(workspace: &mut Workspace, prefix: &[u8]) -> Result<Evidence, Worksp
 }
 
 impl Evidence {
+    /// Whether what the Turn added holds something that `found` knows: added lines, whole new and
+    /// binary files, and names. What it took away or left alone does not count.
+    pub fn adds(&self, found: &dyn Fn(&[u8]) -> bool) -> bool {
+        self.diff.files.iter().any(|file| {
+            let old = file.old_path.as_ref().unwrap_or(&file.path);
+            let change = FileChange {
+                path: file.path.clone(),
+                before: self.before.get(old).cloned().flatten(),
+                after: self.after.get(&file.path).cloned().flatten(),
+            };
+            let new_name = change.after.is_some() && (change.before.is_none() || *old != file.path);
+            (new_name && found(&file.path))
+                || found(&diff::added_text(&change, &DiffOptions::default()))
+        })
+    }
+
     /// Of these paths, those that this Turn changed, with their end.
     pub fn ends_of(&self, paths: &BTreeSet<String>) -> BTreeMap<String, Option<TreeEntry>> {
         let ends = paths.iter().filter_map(|path| {

@@ -45,8 +45,6 @@ pub struct Verifier {
     pub checks: Vec<Check>,
     /// Feedbacks to the model at the most.
     pub attempts: u32,
-    /// What stands before every path of the diff, for a copy of a repository's folder.
-    pub prefix: Vec<u8>,
 }
 
 impl Verifier {
@@ -70,13 +68,12 @@ impl Verifier {
         send(&notes, VerifyEvent::Diff(Box::new(evidence.record.clone()))).await;
         let mut demands = self.demands.clone();
         let mut record = evidence.record.clone();
-        let prefix = self.prefix.clone();
         let ends = evidence.ends_of(&demands.carried);
         let mut unmet = world
             .with_workspace(move |workspace| {
                 let back = demands.put_back(&ends, workspace)?;
                 record.files.retain(|file| !back.contains(&file.path));
-                Ok(demands.unmet(&record, &prefix, workspace))
+                Ok(demands.unmet(&record, workspace))
             })
             .await
             .map_err(|error| VerifyFailure::broken("workspace.read", error.to_string()))?;
@@ -90,9 +87,8 @@ impl Verifier {
     }
 
     async fn evidence(&self, world: &Arc<ToolWorld>) -> Result<Evidence, VerifyFailure> {
-        let prefix = self.prefix.clone();
         world
-            .with_workspace(move |workspace| evidence::take(workspace, &prefix))
+            .with_workspace(evidence::take)
             .await
             .map_err(|error| VerifyFailure::broken("workspace.diff", error.to_string()))
     }
@@ -105,14 +101,12 @@ impl Verifier {
         before: Evidence,
         notes: &mpsc::Sender<VerifyEvent>,
     ) -> Result<(), VerifyFailure> {
-        let prefix = self.prefix.clone();
         let undone = world
             .with_workspace(move |workspace| {
-                let after = evidence::take(workspace, &prefix)?;
+                let after = evidence::take(workspace)?;
                 let mut undone = Vec::new();
                 for (path, entry) in before.what_changed_since(&after) {
-                    let inside = path.strip_prefix(prefix.as_slice()).unwrap_or(&path);
-                    workspace.put_back(inside, entry.as_ref())?;
+                    workspace.put_back(&path, entry.as_ref())?;
                     undone.push(String::from_utf8_lossy(&path).into_owned());
                 }
                 Ok(undone)

@@ -300,7 +300,7 @@ pub(super) fn git_mode(stamp: &Stamp) -> u32 {
     }
 }
 
-fn entry_of_state(state: &FileState) -> Option<TreeEntry> {
+pub(super) fn entry_of_state(state: &FileState) -> Option<TreeEntry> {
     match state {
         FileState::Regular { bytes, mode } => {
             let mode = if mode & 0o100 != 0 { Mode::Executable } else { Mode::Regular };

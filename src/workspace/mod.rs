@@ -7,12 +7,16 @@
 //!
 //! Reading starts at [`Workspace`]. `beneath` is how files are reached, `walk` and `manifest` how
 //! the tree is seen, `start` what is kept of it, `track` who changed it, `changes` what became of
-//! it, `commit` how patches are written, `git` how a repository is read.
+//! it, `commit` how patches are written, `apply` what the operator changes himself, `copy` how a Turn gets a
+//! tree of its own, `git` how a
+//! repository is read.
 
+mod apply;
 mod beneath;
 mod changes;
 mod commit;
 mod compare;
+mod copy;
 mod error;
 mod gather;
 pub mod git;
@@ -37,6 +41,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use apply::ApplyFailure;
 use beneath::Root;
 pub use changes::{Attribution, Change, ChangeKind, NotExpressible, StartChanges, TurnChanges};
 pub use commit::{Committed, CommittedFile, Recovered};
@@ -110,6 +115,19 @@ pub struct Workspace {
     outline_text: Option<String>,
 }
 
+/// The repository that a folder is part of. A folder that the repository around it ignores is none
+/// of its parts.
+pub fn repository_of(folder: &Path) -> Option<GitPlace> {
+    surroundings(folder).0
+}
+
+/// The same, with the ignore rules from around the folder.
+fn surroundings(folder: &Path) -> (Option<GitPlace>, Option<Arc<Rules>>) {
+    let Some(place) = GitPlace::discover(folder) else { return (None, None) };
+    let (rules, ignored) = rules::around(&place, folder);
+    ((!ignored).then_some(place), rules)
+}
+
 /// The start, and what became of it so far.
 #[derive(Debug)]
 struct Captured {
@@ -128,16 +146,7 @@ impl Workspace {
         if store.starts_with(&resolved) {
             return Err(WorkspaceError::StoreInside { path: store });
         }
-        let mut git = GitPlace::discover(&resolved);
-        let mut outer_rules = None;
-        if let Some(place) = &git {
-            let (rules, ignored) = rules::around(place, &resolved);
-            outer_rules = rules;
-            if ignored {
-                // A folder that the repository around it ignores is no part of that repository.
-                git = None;
-            }
-        }
+        let (git, outer_rules) = surroundings(&resolved);
         let excluded = start::relative_excludes(&resolved, &options.exclude);
         Ok(Self {
             root: folder,

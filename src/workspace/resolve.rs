@@ -31,8 +31,8 @@ impl Workspace {
 
     /// The entry that a path, absolute or relative to the workspace, names, again relative to the workspace; an
     /// error where it leads out of it, into git's own folder, or into what is left out.
-    pub(super) fn entry_inside(&self, path: &str) -> Result<Vec<u8>, String> {
-        let resolved = resolve(self.root(), Path::new(path), false)?;
+    pub(super) fn entry_inside(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, String> {
+        let resolved = resolve(self.root(), path.as_ref(), false)?;
         let inside = resolved
             .strip_prefix(self.root())
             .map_err(|_| format!("it leads out of the workspace, to {}", show(&resolved)))?;

@@ -216,7 +216,11 @@ impl Start {
 }
 
 /// The index, cut to the workspace. One that cannot be read is a fault, not an empty one.
-fn read_index(place: &GitPlace, workspace: &Path, faults: &mut Vec<String>) -> Option<Index> {
+pub(super) fn read_index(
+    place: &GitPlace,
+    workspace: &Path,
+    faults: &mut Vec<String>,
+) -> Option<Index> {
     let inside = workspace.strip_prefix(&place.work_root).unwrap_or(Path::new(""));
     let prefix = rules::prefix_of(inside);
     match Index::read(&place.git_dir.join("index"), place.format(), &prefix) {
@@ -230,7 +234,7 @@ fn read_index(place: &GitPlace, workspace: &Path, faults: &mut Vec<String>) -> O
 
 /// Patterns of converted files from outside the workspace's own folders: `info/attributes`, the
 /// settings, and the attributes of the folders above.
-fn converted_around(place: &GitPlace, workspace: &Path) -> Option<Arc<Rules>> {
+pub(super) fn converted_around(place: &GitPlace, workspace: &Path) -> Option<Arc<Rules>> {
     let everything = || Some(Rules::of_folder(None, b"", b"*\n"));
     if place.settings.converts {
         return everything();

@@ -74,7 +74,7 @@ fn patched(tree: &Tree, text: &str) -> Tree {
         for change in plan.changes {
             let path = change.path.into_bytes();
             match change.after {
-                Some(NewFile { bytes, mode }) => {
+                Some(NewFile { bytes, mode, .. }) => {
                     let mode = Mode::from_permissions(mode);
                     end.insert(path, TreeEntry { mode, content: bytes });
                 }

@@ -1,5 +1,6 @@
 //! One binary for all tests that need real parts: processes, files, sockets, git.
 
+mod apply;
 mod capture;
 mod cases;
 mod container;
@@ -12,6 +13,7 @@ mod long;
 mod messages;
 mod network;
 mod orphans;
+mod patching;
 mod prompt;
 mod replay;
 mod resume;
@@ -20,4 +22,5 @@ mod scenario;
 mod session;
 mod signals;
 mod support;
+mod turn_diff;
 mod wire;

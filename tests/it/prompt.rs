@@ -134,7 +134,7 @@ fn a_dry_run_shows_everything_and_sends_nothing() {
         "limits.steps: 7 (flag --max-steps)",
         "limits.time: \"30m\" (default)",
         "files.write: prevented",
-        "tools: apply_patch, exec_command, list_files, read_file, update_plan",
+        "tools: apply_patch, edit_file, exec_command, list_files, read_file, update_plan",
         "<permissions>",
         "THE TASK",
     ] {

@@ -42,7 +42,7 @@ impl Memory {
         for change in &plan.changes {
             assert_eq!(self.0.get(&change.path), change.before.as_ref(), "{}", change.path);
             match &change.after {
-                Some(NewFile { bytes, mode }) => {
+                Some(NewFile { bytes, mode, .. }) => {
                     // Folders that a write needs are free by now.
                     for (end, _) in change.path.match_indices('/') {
                         assert!(!self.0.contains_key(&change.path[..end]), "{}", change.path);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gate;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PREFIX: &str = "patch-";
 const SUFFIX: &str = ".journal";
 const LIMIT: u64 = 64 << 20;
@@ -67,11 +67,27 @@ pub(super) struct Record {
     pub(super) new_inode: Option<u64>,
 }
 
+/// A folder that goes because a file takes its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Gone {
+    pub(super) path: PathText,
+    /// Its permissions, for making it again.
+    pub(super) mode: u32,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {
-    Staging { v: u32, workspace: PathText, folders: Vec<PathText>, files: Vec<Record> },
-    Committing { new_inodes: Vec<Option<u64>> },
+    Staging {
+        v: u32,
+        workspace: PathText,
+        gone: Vec<Gone>,
+        folders: Vec<PathText>,
+        files: Vec<Record>,
+    },
+    Committing {
+        new_inodes: Vec<Option<u64>>,
+    },
     Committed {},
 }
 
@@ -87,6 +103,7 @@ pub(super) enum Reached {
 #[derive(Debug)]
 pub(super) struct Story {
     pub(super) workspace: Vec<u8>,
+    pub(super) gone: Vec<Gone>,
     pub(super) folders: Vec<Vec<u8>>,
     pub(super) files: Vec<Record>,
     pub(super) reached: Reached,
@@ -103,6 +120,7 @@ impl Journal {
         store: &Path,
         id: &str,
         workspace: &[u8],
+        gone: &[Gone],
         folders: &[Vec<u8>],
         files: &[Record],
     ) -> io::Result<Self> {
@@ -112,7 +130,8 @@ impl Journal {
         let mut journal = Self { path, file };
         let folders = folders.iter().map(|folder| PathText::new(folder)).collect();
         let workspace = PathText::new(workspace);
-        let line = Line::Staging { v: VERSION, workspace, folders, files: files.to_vec() };
+        let (gone, files) = (gone.to_vec(), files.to_vec());
+        let line = Line::Staging { v: VERSION, workspace, gone, folders, files };
         if let Err(error) = journal.write("journal: staging", &line) {
             let _ = journal.remove();
             return Err(error);
@@ -176,8 +195,9 @@ pub(super) fn read(path: &Path) -> Result<Option<Story>, String> {
         let Some(line) = line.strip_suffix(b"\n") else { break };
         let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         story = Some(match (line, story) {
-            (Line::Staging { v: VERSION, workspace, folders, files }, None) => Story {
+            (Line::Staging { v: VERSION, workspace, gone, folders, files }, None) => Story {
                 workspace: workspace.bytes().to_vec(),
+                gone,
                 folders: folders.iter().map(|folder| folder.bytes().to_vec()).collect(),
                 files,
                 reached: Reached::Staging,

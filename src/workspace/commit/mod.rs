@@ -29,9 +29,9 @@ use super::beneath::{split, stat_in};
 use super::changes::ChangeKind;
 use super::error::{CommitError, shown};
 use super::manifest::Stamp;
-use crate::patch::{FileState, NewFile, Plan};
+use crate::patch::{Change, FileState, NewFile, Plan};
 use crate::policy::WritePermit;
-use journal::{Act, Journal, PathText, Record};
+use journal::{Act, Gone, Journal, PathText, Record};
 use prepare::{Old, Prepared, Step, prepare};
 pub use recover::Recovered;
 use swap::Folders;
@@ -61,21 +61,52 @@ pub struct CommittedFile {
     pub(super) stamp: Option<Stamp>,
 }
 
+/// One path of a commit: what must stand there, and what is to.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    /// Absolute, or relative to the workspace.
+    pub(super) path: Vec<u8>,
+    pub(super) before: Option<FileState>,
+    pub(super) after: Option<NewFile>,
+    /// The mode of the new file is lessened by the umask.
+    pub(super) by_umask: bool,
+}
+
+impl Wanted {
+    fn of(change: &Change) -> Self {
+        Self {
+            path: change.path.as_bytes().to_vec(),
+            before: change.before.clone(),
+            after: change.after.clone(),
+            by_umask: change.is_new(),
+        }
+    }
+}
+
 impl Workspace {
     /// Commit a plan. On every error but [`CommitError::Torn`] the tree is as it was before.
     pub fn commit(&self, permit: &WritePermit, plan: &Plan) -> Result<Committed, CommitError> {
+        let writes: Vec<Wanted> = plan.changes.iter().map(Wanted::of).collect();
+        self.commit_writes(permit, &writes)
+    }
+
+    pub(super) fn commit_writes(
+        &self,
+        permit: &WritePermit,
+        writes: &[Wanted],
+    ) -> Result<Committed, CommitError> {
         let id = uuid::Uuid::now_v7().simple().to_string();
-        let Prepared { steps, folders } = prepare(self, permit, plan, &id)?;
+        let Prepared { steps, gone, folders } = prepare(self, permit, writes, &id)?;
         if steps.is_empty() {
             return Ok(Committed::default());
         }
         let records = steps.iter().map(record).collect::<Vec<_>>();
         let workspace = self.root().as_os_str().as_bytes();
-        let journal = Journal::begin(&self.store, &id, workspace, &folders, &records)
+        let journal = Journal::begin(&self.store, &id, workspace, &gone, &folders, &records)
             .map_err(|cause| failure("write the journal for", &steps[0].path, cause))?;
         let folders_open = Folders::new(&self.root);
         let mut commit =
-            Commit { workspace: self, steps, records, folders, journal, open: folders_open };
+            Commit { workspace: self, steps, records, gone, folders, journal, open: folders_open };
         match commit.run() {
             Ok(()) => Ok(commit.finish()),
             Err(error) => Err(commit.roll_back(error)),
@@ -103,6 +134,7 @@ struct Commit<'a> {
     workspace: &'a Workspace,
     steps: Vec<Step>,
     records: Vec<Record>,
+    gone: Vec<Gone>,
     folders: Vec<Vec<u8>>,
     journal: Journal,
     open: Folders<'a>,
@@ -121,6 +153,10 @@ impl Commit<'_> {
         for (step, record) in first_ones {
             self.put_in_place(step, record)?;
         }
+        for folder in &self.gone {
+            swap::take_folder_away(&self.open, folder)
+                .map_err(|cause| failure("remove the folder", folder.path.bytes(), cause))?;
+        }
         for folder in &self.folders {
             swap::make_folder(&self.open, folder)
                 .map_err(|cause| failure("make the folder", folder, cause))?;
@@ -137,7 +173,7 @@ impl Commit<'_> {
     /// One file in a folder that is there changes place in one atomic step: whatever is lost with
     /// the power, it is wholly the old one or wholly the new one. Several must not be torn apart.
     fn is_one_step(&self) -> bool {
-        self.steps.len() == 1 && self.folders.is_empty()
+        self.steps.len() == 1 && self.folders.is_empty() && self.gone.is_empty()
     }
 
     fn stage_all(&mut self) -> Result<(), CommitError> {
@@ -181,18 +217,23 @@ impl Commit<'_> {
 
     fn flush_folders(&self) -> Result<(), CommitError> {
         let above = self.folders.iter().map(|folder| split(folder).0);
-        let folders: BTreeSet<&[u8]> =
-            self.steps.iter().map(|step| split(&step.path).0).chain(above).collect();
+        let gone: BTreeSet<&[u8]> = self.gone.iter().map(|gone| gone.path.bytes()).collect();
+        let folder_of = |step: &'_ Step| -> Vec<u8> {
+            let own = split(&step.path).0;
+            if gone.contains(own) { step.folder.clone() } else { own.to_vec() }
+        };
+        let above = above.map(<[u8]>::to_vec);
+        let folders: BTreeSet<Vec<u8>> = self.steps.iter().map(folder_of).chain(above).collect();
         if folders.len() > FLUSH_EACH {
             return flush_all(self.workspace).map_err(|cause| failure("flush", b".", cause));
         }
         for folder in folders {
             let flush = || -> io::Result<()> {
-                let fd = self.open.get(folder)?;
+                let fd = self.open.get(&folder)?;
                 gate::pass("fsync folder")?;
                 Ok(rustix::fs::fsync(fd.as_fd())?)
             };
-            flush().map_err(|cause| failure("flush", folder, cause))?;
+            flush().map_err(|cause| failure("flush", &folder, cause))?;
         }
         Ok(())
     }
@@ -223,7 +264,7 @@ impl Commit<'_> {
                 "{path} had {others} other hard link(s), which keep the old content"
             ));
         }
-        if step.after.as_ref().is_some_and(|after| after.mode & PRIVILEGE != 0) {
+        if step.after.as_ref().is_some_and(|after| !after.symlink && after.mode & PRIVILEGE != 0) {
             notes.push(format!("{} lost its set-id bits: its content is new", shown(&step.path)));
         }
         let stat = self.workspace.root.stat(&step.path).ok().flatten();
@@ -241,7 +282,7 @@ impl Commit<'_> {
 
     /// Put everything back, the last step first.
     fn roll_back(mut self, error: CommitError) -> CommitError {
-        let failed = swap::undo_all(&self.open, &self.records, &self.folders);
+        let failed = swap::undo_all(&self.open, &self.records, &self.gone, &self.folders);
         if failed.is_empty() {
             // A journal that stays tells of a commit that is undone already: harmless.
             let _ = twice(|| self.journal.remove());
@@ -279,6 +320,12 @@ fn stage(open: &Folders<'_>, step: &Step, after: &NewFile, flush: bool) -> io::R
     // Like the kernel, which takes these bits from a file that somebody writes to: new content does
     // not inherit the right to run as another user.
     let mode = after.mode & !PRIVILEGE & 0o7777;
+    if after.symlink {
+        gate::pass("symlink")?;
+        let target = OsStr::from_bytes(&after.bytes);
+        rustix::fs::symlinkat(target, &*folder, step.temp.as_str())?;
+        return Ok(Stamp::of(&stat_in(folder.as_fd(), step.temp.as_ref())?).ino);
+    }
     // The kernel takes the umask from the mode of a file that is made.
     let by_umask = step.by_umask;
     let first = if by_umask { mode & 0o777 } else { 0o600 };

@@ -1,12 +1,16 @@
 //! The first part of a commit: everything is checked, nothing is touched.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{FileType, Stat};
 
-use super::journal::Act;
-use crate::patch::{Change, FileState, NewFile, Plan};
+use super::Wanted;
+use super::journal::{Act, Gone, PathText};
+use crate::patch::{FileState, NewFile};
 use crate::policy::WritePermit;
 use crate::workspace::Workspace;
 use crate::workspace::beneath::{kind_of, split};
@@ -28,6 +32,8 @@ pub(super) struct Step {
     pub(super) makes_way: bool,
     /// The mode of the new file is subject to the umask.
     pub(super) by_umask: bool,
+    /// A folder stands at its place, which other steps empty.
+    over_folder: bool,
 }
 
 /// The file that stands there now, as it was when its content was compared.
@@ -38,21 +44,23 @@ pub(super) struct Old {
     pub(super) owner: (u32, u32),
 }
 
-/// All steps, and the folders that must be made first, outer ones before inner ones.
+/// All steps, the folders that go because files take their places, inner ones before outer ones,
+/// and the folders that must be made, outer ones before inner ones.
 pub(super) struct Prepared {
     pub(super) steps: Vec<Step>,
+    pub(super) gone: Vec<Gone>,
     pub(super) folders: Vec<Vec<u8>>,
 }
 
 pub(super) fn prepare(
     workspace: &Workspace,
     permit: &WritePermit,
-    plan: &Plan,
+    writes: &[Wanted],
     id: &str,
 ) -> Result<Prepared, CommitError> {
-    let mut steps = Vec::with_capacity(plan.changes.len());
+    let mut steps = Vec::with_capacity(writes.len());
     let mut seen = HashSet::new();
-    for (number, change) in plan.changes.iter().enumerate() {
+    for (number, change) in writes.iter().enumerate() {
         let temp = format!(".turnkey-{id}-{number}");
         let Some(step) = check(workspace, permit, change, temp)? else { continue };
         if !seen.insert(step.path.clone()) {
@@ -61,21 +69,25 @@ pub(super) fn prepare(
         steps.push(step);
     }
     make_way(&mut steps)?;
+    let gone = clear_folders(workspace, &mut steps)?;
+    steps.sort_by_key(|step| !step.makes_way);
     let folders = missing_folders(workspace, &mut steps)?;
-    Ok(Prepared { steps, folders })
+    Ok(Prepared { steps, gone, folders })
 }
 
-fn refused(change: &Change, why: impl Into<String>) -> CommitError {
-    CommitError::Refused { path: shown(change.path.as_bytes()), why: why.into() }
+fn refused(change: &Wanted, why: impl Into<String>) -> CommitError {
+    CommitError::Refused { path: shown(&change.path), why: why.into() }
 }
 
 fn check(
     workspace: &Workspace,
     permit: &WritePermit,
-    change: &Change,
+    change: &Wanted,
     temp: String,
 ) -> Result<Option<Step>, CommitError> {
-    let path = workspace.entry_inside(&change.path).map_err(|why| refused(change, why))?;
+    let path = workspace
+        .entry_inside(Path::new(OsStr::from_bytes(&change.path)))
+        .map_err(|why| refused(change, why))?;
     let absolute = workspace.absolute(&path);
     if !permit.covers(&absolute) {
         let why = format!("{} is not what was permitted", shown(&workspace.absolute_bytes(&path)));
@@ -90,7 +102,11 @@ fn check(
         (Some(_), Some(_)) => Act::Replace,
         (Some(_), None) => Act::Delete,
     };
-    let old = compare(workspace, change, &path)?;
+    let (old, over_folder) = match compare(workspace, change, &path)? {
+        Standing::Nothing => (None, false),
+        Standing::Folder => (None, true),
+        Standing::File(old) => (Some(old), false),
+    };
     Ok(Some(Step {
         folder: split(&path).0.to_vec(),
         path,
@@ -100,7 +116,8 @@ fn check(
         old,
         temp,
         makes_way: false,
-        by_umask: change.is_new(),
+        by_umask: change.by_umask,
+        over_folder,
     }))
 }
 
@@ -116,6 +133,8 @@ fn make_way(steps: &mut [Step]) -> Result<(), CommitError> {
                 Some(Act::Delete) if step.act == Act::Create => {
                     in_the_way.insert(folder.to_vec());
                 }
+                // A folder stands there that is emptied: `clear_folders` makes sure of it.
+                Some(Act::Create) if step.act == Act::Delete => {}
                 Some(_) => {
                     let folder = shown(folder);
                     let why = format!("the patch also changes {folder}, which would be its folder");
@@ -128,16 +147,69 @@ fn make_way(steps: &mut [Step]) -> Result<(), CommitError> {
     for step in steps.iter_mut() {
         step.makes_way = in_the_way.contains(&step.path);
     }
-    steps.sort_by_key(|step| !step.makes_way);
     Ok(())
 }
 
-/// The file must still be what the plan was made from.
-fn compare(
+/// A file may take the place of a folder when the same change deletes all that is in it. Those
+/// deletions go first, with their temporary names outside of the folder; then the folder goes.
+fn clear_folders(workspace: &Workspace, steps: &mut [Step]) -> Result<Vec<Gone>, CommitError> {
+    let mut gone = Vec::new();
+    let tops: Vec<Vec<u8>> =
+        steps.iter().filter(|step| step.over_folder).map(|step| step.path.clone()).collect();
+    for top in tops {
+        let mut files = HashSet::new();
+        let look = list_below(workspace, &top, &mut files, &mut gone);
+        look.map_err(|cause| CommitError::Failed { doing: "look into", path: shown(&top), cause })?;
+        let inside = steps.iter_mut().filter(|step| files.contains(&step.path));
+        let mut found = 0;
+        for step in inside.filter(|step| step.act == Act::Delete) {
+            step.folder = split(&top).0.to_vec();
+            step.makes_way = true;
+            found += 1;
+        }
+        if files.is_empty() || found != files.len() {
+            let why = "it already exists: it is a folder, which nothing here empties".to_owned();
+            return Err(CommitError::Refused { path: shown(&top), why });
+        }
+    }
+    Ok(gone)
+}
+
+/// Everything below a folder: what is no folder into `files`, folders into `gone`, inner ones first.
+fn list_below(
     workspace: &Workspace,
-    change: &Change,
-    path: &[u8],
-) -> Result<Option<Old>, CommitError> {
+    folder: &[u8],
+    files: &mut HashSet<Vec<u8>>,
+    gone: &mut Vec<Gone>,
+) -> std::io::Result<()> {
+    let open = workspace.root.open_folder(folder)?;
+    let mode = Stamp::of(&rustix::fs::fstat(&open)?).permissions();
+    for entry in rustix::fs::Dir::new(open)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        let path = [folder, b"/", name.as_slice()].concat();
+        match workspace.root.stat(&path)? {
+            Some(stat) if Stamp::of(&stat).kind() == FileType::Directory => {
+                list_below(workspace, &path, files, gone)?;
+            }
+            _ => drop(files.insert(path)),
+        }
+    }
+    gone.push(Gone { path: PathText::new(folder), mode });
+    Ok(())
+}
+
+/// What stands at the place of a change.
+enum Standing {
+    Nothing,
+    Folder,
+    File(Old),
+}
+
+/// The file must still be what the plan was made from.
+fn compare(workspace: &Workspace, change: &Wanted, path: &[u8]) -> Result<Standing, CommitError> {
     let stale = |why: &str| CommitError::Stale { path: shown(path), why: why.to_owned() };
     let failed = |cause| CommitError::Failed { doing: "look at", path: shown(path), cause };
     let limit = match &change.before {
@@ -147,7 +219,8 @@ fn compare(
     let stat = workspace.root.stat(path).map_err(failed)?;
     let Some(expected) = &change.before else {
         return match stat {
-            None => Ok(None),
+            None => Ok(Standing::Nothing),
+            Some(stat) if Stamp::of(&stat).kind() == FileType::Directory => Ok(Standing::Folder),
             Some(stat) => {
                 let why = format!("it already exists: it is {}", kind_of(Stamp::of(&stat).mode));
                 Err(refused(change, why))
@@ -178,7 +251,7 @@ fn compare(
             if target == now => {}
         _ => return Err(stale("it is of another kind")),
     }
-    Ok(Some(old))
+    Ok(Standing::File(old))
 }
 
 pub(super) fn old_of(stat: &Stat) -> Old {
@@ -240,8 +313,7 @@ fn is_there(
 
 impl Workspace {
     fn absolute(&self, inside: &[u8]) -> std::path::PathBuf {
-        use std::os::unix::ffi::OsStrExt;
-        self.root().join(std::ffi::OsStr::from_bytes(inside))
+        self.root().join(OsStr::from_bytes(inside))
     }
 
     fn absolute_bytes(&self, inside: &[u8]) -> Arc<[u8]> {

@@ -55,7 +55,7 @@ impl Workspace {
                 twice(|| swap::drop_old(&open, record))?;
             }
         } else {
-            let failed = swap::undo_all(&open, &story.files, &story.folders);
+            let failed = swap::undo_all(&open, &story.files, &story.gone, &story.folders);
             if !failed.is_empty() {
                 return Err(io::Error::other(failed.join("; ")));
             }

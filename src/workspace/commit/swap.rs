@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 
 use super::gate;
-use super::journal::{Act, Record};
+use super::journal::{Act, Gone, Record};
 use super::twice;
 use crate::workspace::beneath::{Root, is_absent, split, stat_in};
 use crate::workspace::error::shown;
@@ -80,6 +80,30 @@ pub(super) fn remove_folder(open: &Folders<'_>, folder: &[u8]) -> io::Result<()>
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Remove a folder whose place a file takes; it must be empty by now.
+pub(super) fn take_folder_away(open: &Folders<'_>, folder: &Gone) -> io::Result<()> {
+    let (above, name) = split(folder.path.bytes());
+    open.forget(folder.path.bytes());
+    let above = open.get(above)?;
+    gate::pass("rmdir")?;
+    Ok(rustix::fs::unlinkat(&*above, OsStr::from_bytes(name), AtFlags::REMOVEDIR)?)
+}
+
+/// Make such a folder again, unless it never went.
+fn bring_folder_back(open: &Folders<'_>, folder: &Gone) -> io::Result<()> {
+    let (above, name) = split(folder.path.bytes());
+    let (above, name) = (open.get(above)?, OsStr::from_bytes(name));
+    gate::pass("mkdir")?;
+    match rustix::fs::mkdirat(&*above, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    gate::pass("chmod")?;
+    let mode = Mode::from_raw_mode(folder.mode);
+    Ok(rustix::fs::chmodat(&*above, name, mode, AtFlags::empty())?)
 }
 
 /// Where the files of one step stand.
@@ -217,8 +241,13 @@ pub(super) fn drop_old(open: &Folders<'_>, record: &Record) -> io::Result<()> {
 }
 
 /// Put everything back, the last step first: the files, then the folders that were made for them,
-/// then the files that had to make way. What could not be put back.
-pub(super) fn undo_all(open: &Folders<'_>, records: &[Record], folders: &[Vec<u8>]) -> Vec<String> {
+/// the folders that went, then the files that had to make way. What could not be put back.
+pub(super) fn undo_all(
+    open: &Folders<'_>,
+    records: &[Record],
+    gone: &[Gone],
+    folders: &[Vec<u8>],
+) -> Vec<String> {
     let mut failed = Vec::new();
     let undo_those = |makes_way: bool, failed: &mut Vec<String>| {
         let those = records.iter().rev().filter(|record| record.makes_way == makes_way);
@@ -232,6 +261,11 @@ pub(super) fn undo_all(open: &Folders<'_>, records: &[Record], folders: &[Vec<u8
     for folder in folders.iter().rev() {
         if let Err(why) = twice(|| remove_folder(open, folder)) {
             failed.push(format!("{}: {why}", shown(folder)));
+        }
+    }
+    for folder in gone.iter().rev() {
+        if let Err(why) = twice(|| bring_folder_back(open, folder)) {
+            failed.push(format!("{}: {why}", shown(folder.path.bytes())));
         }
     }
     undo_those(true, &mut failed);

@@ -212,7 +212,7 @@ impl Maker<'_> {
 }
 
 /// Loose objects and packs, and where the rest of them is to be found.
-fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let name = entry.file_name();

@@ -5,6 +5,7 @@
 //! nothing is ever written: the user's index, objects and refs stay as they are.
 
 pub(crate) mod config;
+mod copy;
 pub(crate) mod index;
 mod make;
 pub(crate) mod objects;
@@ -14,6 +15,7 @@ mod place;
 pub(crate) mod tree;
 pub(crate) mod watch;
 
+pub use copy::copy_repository;
 pub use make::{MakeError, make_start};
 pub use oid::{ObjectFormat, Oid};
 pub(crate) use place::head_of_nested;

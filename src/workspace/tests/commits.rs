@@ -219,6 +219,10 @@ fn everything() -> (Scene, Plan, Vec<&'static str>) {
     scene.write("delete", "delete\n");
     scene.write("way", "in the way\n");
     scene.link("keep", "link");
+    scene.write("folder/inner/one", "one\n");
+    scene.write("folder/two", "two\n");
+    scene.chmod("folder/inner", 0o750);
+    let to_link = NewFile { symlink: true, ..new_file("keep", 0o777) };
     let plan = plan(vec![
         change("way", Some(regular("in the way\n", 0o644)), None),
         change("edit", Some(regular("edit\n", 0o755)), Some(new_file("edited\n", 0o755))),
@@ -228,9 +232,25 @@ fn everything() -> (Scene, Plan, Vec<&'static str>) {
         change("way/new", None, Some(new_file("new\n", 0o644))),
         change("delete", Some(regular("delete\n", 0o644)), None),
         change("link", Some(FileState::Symlink { target: b"keep".to_vec() }), None),
+        change("folder/inner/one", Some(regular("one\n", 0o644)), None),
+        change("folder/two", Some(regular("two\n", 0o644)), None),
+        change("folder", None, Some(new_file("a file now\n", 0o644))),
+        change("linked", None, Some(to_link)),
     ]);
-    let paths =
-        vec!["way", "edit", "sub/edit", "sub/new", "far/away/new", "way/new", "delete", "link"];
+    let paths = vec![
+        "way",
+        "edit",
+        "sub/edit",
+        "sub/new",
+        "far/away/new",
+        "way/new",
+        "delete",
+        "link",
+        "folder/inner/one",
+        "folder/two",
+        "folder",
+        "linked",
+    ];
     (scene, plan, paths)
 }
 

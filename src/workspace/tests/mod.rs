@@ -30,7 +30,19 @@ struct Scene {
 
 impl Scene {
     fn plain() -> Self {
-        let all = tempfile::tempdir().expect("a folder");
+        Self::within(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// In memory where the system has such a place: for tests of many commits, whose flushes would
+    /// wait for the disk.
+    fn in_memory() -> Self {
+        let all = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let scene = Self::within(all.expect("a folder"));
+        scene.run_git(&["init", "-q", "-b", "main"]);
+        scene
+    }
+
+    fn within(all: tempfile::TempDir) -> Self {
         let base = std::fs::canonicalize(all.path()).expect("its path");
         let (root, store) = (base.join("work"), base.join("store"));
         std::fs::create_dir(&root).expect("the workspace");
@@ -165,7 +177,7 @@ fn git_in(folder: &Path, words: &[&str]) -> String {
 }
 
 fn new_file(text: impl AsRef<[u8]>, mode: u32) -> NewFile {
-    NewFile { bytes: Arc::from(text.as_ref()), mode }
+    NewFile::regular(Arc::from(text.as_ref()), mode)
 }
 
 fn regular(text: impl AsRef<[u8]>, mode: u32) -> FileState {

@@ -1,0 +1,143 @@
+//! A repository of its own for a copy of a work tree: the same HEAD, refs, index and objects.
+//!
+//! Objects are copied, not borrowed: what a command does in the copy must not reach the repository
+//! that it was made from, and a command in the sandbox could not read that one. Of the config only
+//! settings that say what bytes and modes mean come along; hooks, filters, remotes, credentials and
+//! logs do not.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::make::copy_objects;
+use super::{GitPlace, ObjectFormat, read_bounded};
+
+const SMALL: u64 = 16 << 20;
+const INDEX: u64 = 1 << 30;
+/// Folders of refs nested deeper than this are left out.
+const MAX_DEPTH: usize = 32;
+
+/// Settings of `[core]` that are data: none of them names a program, a path or an address.
+const DATA: [&str; 7] = [
+    "autocrlf",
+    "eol",
+    "filemode",
+    "ignorecase",
+    "precomposeunicode",
+    "symlinks",
+    "sparsecheckout",
+];
+
+/// Makes `.git` in `to`, a folder without one.
+pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
+    let git = to.join(".git");
+    // Not with what is above it: a copy that is gone meanwhile is not made again.
+    fs::create_dir(&git)?;
+    for folder in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
+        fs::create_dir_all(git.join(folder))?;
+    }
+    let config = read_bounded(&place.common_dir.join("config"), SMALL).unwrap_or_default();
+    fs::write(git.join("config"), config_of(place, &config))?;
+    copy_objects(&place.common_dir.join("objects"), &git.join("objects"))?;
+    copy_refs(&place.common_dir.join("refs"), &git.join("refs"), 0)?;
+    if place.settings.reftable {
+        copy_refs(&place.common_dir.join("reftable"), &git.join("reftable"), 0)?;
+    }
+    for name in ["packed-refs", "shallow", "info/exclude", "info/attributes"] {
+        copy_file(&place.common_dir.join(name), &git.join(name), INDEX)?;
+    }
+    for name in ["HEAD", "index", "info/sparse-checkout"] {
+        copy_file(&place.git_dir.join(name), &git.join(name), INDEX)?;
+    }
+    for entry in fs::read_dir(&place.git_dir)? {
+        let name = entry?.file_name();
+        if name.to_string_lossy().starts_with("sharedindex.") {
+            copy_file(&place.git_dir.join(&name), &git.join(&name), INDEX)?;
+        }
+    }
+    Ok(())
+}
+
+/// A regular file, where there is one.
+fn copy_file(from: &Path, to: &Path, limit: u64) -> io::Result<()> {
+    match read_bounded(from, limit) {
+        Ok(bytes) => fs::write(to, bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn copy_refs(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
+    if depth > MAX_DEPTH {
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    let entries = match fs::read_dir(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_refs(&from, &to, depth + 1)?;
+        } else if kind.is_file() {
+            copy_file(&from, &to, SMALL)?;
+        }
+    }
+    Ok(())
+}
+
+fn config_of(place: &GitPlace, text: &[u8]) -> String {
+    let extended = place.format() == ObjectFormat::Sha256 || place.settings.reftable;
+    let mut config =
+        format!("[core]\n\trepositoryformatversion = {}\n\tbare = false\n", i32::from(extended));
+    let mut section = String::new();
+    for line in String::from_utf8_lossy(text).lines() {
+        let mut line = line.trim();
+        if let Some((name, after)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            section = name.trim().to_ascii_lowercase();
+            line = after.trim();
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, "true"));
+        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+        let plain = value.chars().all(|c| c.is_ascii_alphanumeric());
+        if section == "core" && plain && DATA.contains(&key.as_str()) {
+            config.push_str(&format!("\t{key} = {value}\n"));
+        }
+    }
+    if extended {
+        config.push_str("[extensions]\n");
+    }
+    if place.format() == ObjectFormat::Sha256 {
+        config.push_str("\tobjectformat = sha256\n");
+    }
+    if place.settings.reftable {
+        config.push_str("\trefstorage = reftable\n");
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_config_that_runs_or_leads_elsewhere_comes_along() {
+        let place = GitPlace {
+            work_root: "/w".into(),
+            git_dir: "/w/.git".into(),
+            common_dir: "/w/.git".into(),
+            head: super::super::Head::default(),
+            settings: super::super::config::parse(b""),
+        };
+        let text = b"[core]\n\tautocrlf = input\n\tfsmonitor = evil\n\thookspath = /h\n\
+                     \teol = lf\"; x\n[http]\n\textraheader = AUTHORIZATION: basic abc\n\
+                     [filter \"x\"]\n\tclean = evil\n\tautocrlf = true\n";
+        assert_eq!(
+            config_of(&place, text),
+            "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tautocrlf = input\n"
+        );
+    }
+}
