@@ -4,6 +4,7 @@ mod capture;
 mod cases;
 mod container;
 mod ends;
+mod escape;
 mod exec;
 mod killed;
 mod live;
