@@ -119,7 +119,7 @@ fn input(settings: Settings, task: String, started: Instant) -> Result<RunInput,
 }
 
 /// This very file, even where it was replaced or removed since we started.
-fn launcher() -> PathBuf {
+pub fn launcher() -> PathBuf {
     let own = Path::new("/proc/self/exe");
     if own.exists() {
         return own.to_owned();

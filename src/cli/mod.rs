@@ -38,6 +38,8 @@ pub enum Command {
         #[command(subcommand)]
         command: SpecCommand,
     },
+    /// Try the sandbox on this machine and say, clause by clause, what holds.
+    Doctor(DoctorArgs),
     /// Print the completion script of a shell.
     Completions {
         /// bash, zsh, fish, elvish or powershell
@@ -187,6 +189,21 @@ pub struct ReplayArgs {
 pub enum ToolsFrom {
     Recorded,
     Live,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 a run would start, 1 something required does not hold, 2 wrong input."
+)]
+pub struct DoctorArgs {
+    /// The policy file; without one the built-in policy
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
+    pub workspace: PathBuf,
+    /// Print the answer as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]

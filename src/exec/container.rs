@@ -10,7 +10,7 @@ use super::engine::{Answer, Engine, Runtime};
 use super::host::{Host, Work, script, unconfined};
 use super::launched::Wiring;
 use super::order::{Afterwards, Finding, Order};
-use super::sandbox::{Confinement, Grade, Sandbox};
+use super::sandbox::{Confinement, Grade, Sandbox, Wall};
 use crate::policy::{Command, Network};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeSet;
@@ -209,18 +209,13 @@ impl Container {
     }
 
     fn findings(&self, facts: &BTreeSet<&str>, token: &str) -> Vec<Finding> {
-        let runtime = self.config.engine.runtime;
+        let runtime = self.config.engine.runtime.program();
         let image = matches!(self.config.place, Place::Image(_));
-        let finding = |layer: &str, holds: bool, detail: String| Finding {
-            layer: layer.into(),
-            holds,
-            detail,
-        };
         let mounted = image && facts.contains(token) && !facts.contains("run-folder");
         let files = if image {
-            format!("{runtime}: only what is mounted, writable only what the policy grants")
+            "only what is mounted, writable only what the policy grants"
         } else {
-            "the container's own mounts, which this run did not make".into()
+            "the container's own mounts, which this run did not make"
         };
         let alone = facts.contains("net:lo") && !facts.contains("net:more");
         let network = if alone { "no interface but loopback" } else { "it has a network" };
@@ -228,9 +223,13 @@ impl Container {
         let privileges =
             if bare { "no capabilities, none can be gained" } else { "it keeps capabilities" };
         vec![
-            finding("landlock", mounted, files),
-            finding("seccomp", alone, format!("{runtime}: {network}")),
-            finding("no_new_privs and capabilities", bare, format!("{runtime}: {privileges}")),
+            Finding::new("files", runtime, mounted, files),
+            Finding::new("network.none", runtime, alone, network),
+            Finding::new("privileges", runtime, bare, privileges),
+            // What is not mounted is not there to be reached, and neither are processes outside.
+            Finding::new("sockets", runtime, mounted, "what is not mounted cannot be reached"),
+            Finding::new("signals", runtime, image, "processes of the container only"),
+            Finding::new("metadata", runtime, mounted, "what may not be written is read-only"),
         ]
     }
 
@@ -466,8 +465,8 @@ impl ContainerWalls {
 }
 
 impl Sandbox for ContainerWalls {
-    fn confinement(&self, _inet: bool) -> Confinement {
-        Confinement { enabled: false, inet: true, ..Confinement::default() }
+    fn confinement(&self, _network: &Network) -> Result<Confinement, String> {
+        Ok(Confinement { wall: Wall::Open, ..Confinement::default() })
     }
 
     fn grades(&self) -> &[Grade] {

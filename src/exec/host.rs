@@ -64,12 +64,18 @@ impl Host for Local {
             Command::Argv { program, argv } => (program.clone(), argv.clone()),
             Command::Script(text) => self.script(text)?,
         };
+        let confinement = self
+            .sandbox
+            .confinement(work.network)
+            .map_err(|cause| ExecError::Sandbox { layer: "the sandbox".into(), cause })?;
+        let mut env = work.env;
+        env.extend(self.sandbox.variables(work.network));
         Ok(Order {
             program,
             argv,
-            env: work.env,
+            env,
             cwd: work.cwd.to_owned(),
-            confinement: self.sandbox.confinement(*work.network != Network::None),
+            confinement,
             input: Input::Nothing,
             unconfined: false,
             afterwards: None,

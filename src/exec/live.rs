@@ -76,7 +76,7 @@ struct State {
 }
 
 /// The end of a command, without its output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     pub end: ProcessEnd,
     pub duration: Duration,
@@ -84,6 +84,8 @@ pub struct End {
     pub stragglers: u32,
     /// Processes that could not be ended.
     pub left: u32,
+    /// The limit that it was ended for, in words.
+    pub exceeded: Option<String>,
 }
 
 enum Ask {
@@ -421,17 +423,18 @@ impl Attendant {
     }
 
     fn verdict(&self, ended: Option<Report>, duration: Duration) -> Result<End, ExecError> {
-        let (own, stragglers, left) = match ended {
-            Some(Report::Ended { code: Some(code), stragglers, left, .. }) => {
-                (ProcessEnd::Exited(code), stragglers, left)
+        let (own, stragglers, left, exceeded) = match ended {
+            Some(Report::Ended { code: Some(code), stragglers, left, exceeded, .. }) => {
+                (ProcessEnd::Exited(code), stragglers, left, exceeded)
             }
-            Some(Report::Ended { signal, stragglers, left, .. }) => {
-                (ProcessEnd::Signaled(signal.unwrap_or(libc::SIGKILL)), stragglers, left)
+            Some(Report::Ended { signal, stragglers, left, exceeded, .. }) => {
+                let signal = signal.unwrap_or(libc::SIGKILL);
+                (ProcessEnd::Signaled(signal), stragglers, left, exceeded)
             }
-            _ if self.early.is_some() => (ProcessEnd::Signaled(libc::SIGKILL), 0, 1),
+            _ if self.early.is_some() => (ProcessEnd::Signaled(libc::SIGKILL), 0, 1, None),
             _ => return Err(ExecError::Launcher("it ended without a report".into())),
         };
-        Ok(End { end: self.early.unwrap_or(own), duration, stragglers, left })
+        Ok(End { end: self.early.unwrap_or(own), duration, stragglers, left, exceeded })
     }
 }
 

@@ -7,6 +7,7 @@
 //! when a command is over, nothing of it is left.
 
 mod capture;
+mod child;
 mod children;
 mod container;
 mod engine;
@@ -18,10 +19,12 @@ mod live;
 mod log;
 pub mod order;
 mod programs;
+mod proxy;
 mod pty;
 mod runner;
 pub mod sandbox;
 mod streams;
+mod tree;
 
 pub use capture::{Captured, Stream};
 pub use children::adopt_orphans;
@@ -34,6 +37,7 @@ pub use launcher::{LAUNCHER_ARG, launcher_main};
 pub use live::{End, InputError, Live};
 pub use log::{LogEnd, OutputLog, OutputLogs};
 pub use programs::CleanPath;
+pub use proxy::HostsProxy;
 pub use pty::Size;
 pub use runner::{Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
 

@@ -62,12 +62,22 @@ pub struct Afterwards {
 }
 
 /// What a probe tries once it is confined.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProbeOrder {
     /// Writing here must fail.
     pub forbidden_file: PathBuf,
     /// Writing here must work.
     pub allowed_file: PathBuf,
+    /// A file that exists where nothing may be written: changing its mode must fail.
+    pub foreign_file: PathBuf,
+    /// A Unix socket that somebody outside listens on: connecting must fail.
+    pub foreign_socket: PathBuf,
+    /// A path for a Unix socket of its own: connecting must work.
+    pub own_socket: PathBuf,
+    /// A place that the confinement hides: reading it must fail. `None` where mounts are not asked for.
+    pub hidden: Option<PathBuf>,
+    /// A process outside: signalling it must fail.
+    pub foreign_process: u32,
 }
 
 /// The launcher's answers.
@@ -81,7 +91,15 @@ pub enum Report {
     /// The program could not be executed; nothing ran.
     ExecFailed { errno: i32, cause: String },
     /// It ended, and everything it left behind has been ended too.
-    Ended { code: Option<i32>, signal: Option<i32>, stragglers: u32, left: u32 },
+    Ended {
+        code: Option<i32>,
+        signal: Option<i32>,
+        stragglers: u32,
+        left: u32,
+        /// The limit that it was ended for, in words.
+        #[serde(default)]
+        exceeded: Option<String>,
+    },
     /// What a probe found: one entry per layer that was asked for.
     Probed { findings: Vec<Finding> },
 }
@@ -89,7 +107,21 @@ pub enum Report {
 /// One thing a probe tried.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Finding {
+    /// What it speaks of: `files`, `metadata`, `network.none`, `sockets`, `signals`, `privileges`.
+    pub clause: String,
+    /// What is to hold it.
     pub layer: String,
     pub holds: bool,
     pub detail: String,
+}
+
+impl Finding {
+    pub fn new(clause: &str, layer: &str, holds: bool, detail: impl Into<String>) -> Self {
+        Self { clause: clause.into(), layer: layer.into(), holds, detail: detail.into() }
+    }
+
+    /// Layer and detail in one line.
+    pub fn text(&self) -> String {
+        format!("{}: {}", self.layer, self.detail)
+    }
 }

@@ -58,6 +58,8 @@ pub struct Finished {
     pub stragglers: u32,
     /// Processes that could not be ended.
     pub left: u32,
+    /// The limit that it was ended for, in words.
+    pub exceeded: Option<String>,
     /// What became of its log, where one is kept.
     pub log: Option<LogEnd>,
 }
@@ -71,6 +73,7 @@ impl Finished {
             duration: end.duration,
             stragglers: end.stragglers,
             left: end.left,
+            exceeded: end.exceeded,
         }
     }
 }
@@ -146,18 +149,18 @@ impl Executor {
         Ok(Live::attend(launched, Bounds { timeout, output: limits.output }, log))
     }
 
-    /// Confines a child exactly as commands will be, and reports what held.
+    /// Confines a child exactly as commands will be, and reports what held. A layer that cannot be put in
+    /// force at all is [`ExecError::Sandbox`].
     pub async fn probe(
         launcher: &std::path::Path,
         confinement: Confinement,
         probe: ProbeOrder,
-        cwd: PathBuf,
     ) -> Result<Vec<Finding>, ExecError> {
         let mut order = Order {
             program: PathBuf::new(),
             argv: Vec::new(),
             env: Vec::new(),
-            cwd,
+            cwd: PathBuf::from("/"),
             confinement,
             input: Input::Nothing,
             unconfined: false,
@@ -168,6 +171,7 @@ impl Executor {
         let report = tokio::time::timeout(LAUNCHER_GRACE, launched.reports.next()).await;
         match report {
             Ok(Some(Report::Probed { findings })) => Ok(findings),
+            Ok(Some(refused @ Report::Refused { .. })) => Err(refusal(refused)),
             Ok(other) => Err(ExecError::Launcher(format!("no findings from the probe: {other:?}"))),
             Err(_) => Err(ExecError::Launcher("the probe did not answer in time".into())),
         }

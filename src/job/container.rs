@@ -2,7 +2,7 @@
 
 use super::RunFolder;
 use super::prepare::{Refusal, RunInput, unavailable};
-use crate::exec::sandbox::{Floor, Grade, Held, Plan, PlanInput};
+use crate::exec::sandbox::{Findings, Grade, Held, Layers, Plan, PlanInput};
 use crate::exec::{
     self, CLIENT_VARIABLES, CleanPath, Container, ContainerConfig, ContainerWalls, Engine,
 };
@@ -68,22 +68,16 @@ pub(super) async fn open(
         let outcome = Outcome::new(State::Unavailable, error.reason, error.message);
         Box::new(outcome.hint(error.hint).retryable(true))
     })?;
-    let mut grades = Floor::new(Plan::new(plan.clone()), &findings).into_grades();
-    name_the_engine(&mut grades, &plan, wanted);
+    let mut grades = Plan::new(plan.clone()).grades(Layers::default(), &Findings(findings));
+    name_the_engine(&mut grades, wanted);
     Ok((Arc::new(container), grades))
 }
 
 /// The walls as what they are: the plan speaks of the layers of this machine.
-fn name_the_engine(grades: &mut [Grade], plan: &PlanInput, wanted: &spec::Container) {
+fn name_the_engine(grades: &mut [Grade], wanted: &spec::Container) {
     let image = matches!(wanted.from, ContainerFrom::Image(_));
     for grade in grades {
-        for layer in ["landlock: ", "seccomp: ", "no_new_privs and capabilities: "] {
-            if let Some(by) = grade.by.strip_prefix(layer) {
-                grade.by = by.to_owned();
-            }
-        }
-        let there = plan.protected_inside.iter().all(|path| path.exists());
-        if grade.clause == "files.protect" && image && there {
+        if grade.clause == "files.protect" && image {
             grade.held = Held::Prevented;
             grade.by = "mounted read-only over the writable folder".into();
         }

@@ -1,8 +1,9 @@
 //! From the policy's path patterns to the folders and files that the sandbox is told of.
 
-use crate::exec::sandbox::PlanInput;
+use crate::exec::sandbox::{Limits, PlanInput, SYSTEM_READ, Switches};
 use crate::policy::{FilePattern, FileRules, Policy};
-use globset::GlobBuilder;
+use globset::{GlobBuilder, GlobMatcher};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Entries looked at for one pattern that is neither a folder nor a file.
@@ -15,6 +16,8 @@ pub struct Surroundings {
     pub programs: Vec<PathBuf>,
     /// Spec, policy, artifacts, git data: concrete paths that stay as they are.
     pub protected: Vec<PathBuf>,
+    /// Where git keeps its data.
+    pub git_dirs: Vec<PathBuf>,
 }
 
 /// The sandbox plan of a policy in its place.
@@ -32,31 +35,193 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
         }
         input.write.extend(places);
     }
+    if policy.writes_git() {
+        // A linked worktree has them elsewhere; what the policy grants is the same.
+        input.write.extend(around.git_dirs.iter().filter_map(|dir| dir.canonicalize().ok()));
+    }
     for pattern in &files.read {
         input.read.extend(places(pattern).0);
     }
     // What may be written can be read as well: a compiler reads back what it wrote.
     input.read.extend(input.write.iter().cloned());
-    for pattern in &files.deny_read {
-        let reaches =
-            |root: &PathBuf| pattern.base.starts_with(root) || root.starts_with(&pattern.base);
-        if input.read.iter().any(reaches) {
-            let ours = pattern.rule.file == "built-in" || pattern.rule.file.starts_with("preset:");
-            let list = if ours {
-                &mut input.default_deny_read_inside
-            } else {
-                &mut input.deny_read_inside
-            };
+    hidden(policy, &mut input);
+    protected(policy, around, &mut input);
+    let limits = policy.limits();
+    input.limits = Limits { processes: limits.processes, memory: limits.memory };
+    input.switches = Switches::named(&policy.sandbox().switches);
+    input
+}
+
+/// What must not be read and lies where commands may read.
+fn hidden(policy: &Policy, input: &mut PlanInput) {
+    let system = SYSTEM_READ.iter().map(PathBuf::from);
+    let readable: Vec<PathBuf> =
+        input.read.iter().chain(&input.programs).cloned().chain(system).collect();
+    let reaches = |pattern: &&FilePattern| {
+        readable
+            .iter()
+            .any(|root| pattern.base.starts_with(root) || root.starts_with(&pattern.base))
+    };
+    let inside: Vec<&FilePattern> = policy.files().deny_read.iter().filter(reaches).collect();
+    for pattern in &inside {
+        let list = match is_ours(pattern) {
+            true => &mut input.default_deny_read_inside,
+            false => &mut input.deny_read_inside,
+        };
+        if !list.contains(&pattern.text) {
             list.push(pattern.text.clone());
         }
     }
-    input.protected_inside = around
-        .protected
+    let found = Found::of(&inside);
+    // What a program needs to start is no place to hide anything in.
+    input.hidden = found.places.into_iter().filter(|path| !path.starts_with("/proc")).collect();
+    input.hidden_in_part = found.in_part;
+}
+
+fn is_ours(pattern: &FilePattern) -> bool {
+    pattern.rule.file == "built-in" || pattern.rule.file.starts_with("preset:")
+}
+
+/// Protected places inside writable folders: the operator's own, those that the policy names, git's and
+/// the agents' wherever they exist, and at the top of the workspace also where they do not.
+fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput) {
+    let files = policy.files();
+    let top = policy.workspace();
+    let mut places = around.protected.clone();
+    for pattern in &files.protect {
+        if pattern.literal || pattern.whole_folder {
+            places.push(pattern.base.clone());
+        } else if let Some(name) = pattern.text.strip_prefix("**/") {
+            // Patterns of ours that hold anywhere.
+            let name = name.strip_suffix("/**").unwrap_or(name);
+            if !name.contains(['*', '[', '/']) {
+                places.push(top.join(name));
+            }
+        }
+    }
+    let wide: Vec<FilePattern> = files
+        .protect
         .iter()
-        .filter(|path| input.write.iter().any(|root| path.starts_with(root)))
-        .cloned()
+        .filter(|pattern| !pattern.literal && !pattern.whole_folder)
+        .map(|pattern| match pattern.base == Path::new("/") {
+            true => FilePattern { base: top.to_owned(), ..pattern.clone() },
+            false => pattern.clone(),
+        })
         .collect();
-    input
+    places.extend(Found::of(&wide.iter().collect::<Vec<_>>()).places);
+    let writable = |path: &PathBuf| input.write.iter().any(|root| path.starts_with(root));
+    // A file that a write rule names letter by letter may be written though it is agent configuration.
+    let stays = |path: &PathBuf| around.protected.contains(path) || files.may_write(path).is_err();
+    places.retain(|path| writable(path) && stays(path));
+    places.sort();
+    places.dedup();
+    if policy.writes_git() {
+        places = places.iter().flat_map(|path| within_git(path, around)).collect();
+    }
+    let named = Found::matchers(files.protect.iter().filter(|pattern| !is_ours(pattern)));
+    input.protects_by_name =
+        places.iter().any(|path| named.iter().any(|matcher| matcher.is_match(path)));
+    input.protected_inside = places;
+}
+
+/// With a rule that lets git change the repository, what stays protected of its data is what would make
+/// later git commands run something.
+fn within_git(path: &Path, around: &Surroundings) -> Vec<PathBuf> {
+    const STAYS: &[&str] =
+        &["config", "config.worktree", "hooks", "info", "objects/info/alternates", "modules"];
+    let is_data =
+        path.is_dir() && (around.git_dirs.iter().any(|dir| dir == path) || path.ends_with(".git"));
+    match is_data {
+        true => STAYS.iter().map(|name| path.join(name)).collect(),
+        false => vec![path.to_owned()],
+    }
+}
+
+/// What patterns find on the disk.
+#[derive(Default)]
+struct Found {
+    places: Vec<PathBuf>,
+    /// Patterns that find more than was looked at or can be taken.
+    in_part: Vec<String>,
+}
+
+/// Entries looked at for patterns that hold anywhere below a folder.
+const MAX_WALKED: usize = 50_000;
+/// Places taken of one pattern.
+const MAX_FOUND: usize = 200;
+
+impl Found {
+    fn matchers<'a>(patterns: impl Iterator<Item = &'a FilePattern>) -> Vec<GlobMatcher> {
+        let glob = |pattern: &FilePattern| {
+            let glob = pattern.glob.strip_suffix("/**").unwrap_or(&pattern.glob);
+            GlobBuilder::new(glob).literal_separator(true).build().ok()
+        };
+        patterns.filter_map(glob).map(|glob| glob.compile_matcher()).collect()
+    }
+
+    /// Folders as a whole where a pattern covers all that is in them.
+    fn of(patterns: &[&FilePattern]) -> Self {
+        let mut found = Self::default();
+        let mut globs: BTreeMap<&Path, Vec<(&FilePattern, GlobMatcher)>> = BTreeMap::new();
+        for pattern in patterns {
+            if pattern.literal || pattern.whole_folder {
+                found.places.extend(resolved(&pattern.base));
+                continue;
+            }
+            let glob = pattern.glob.strip_suffix("/**").unwrap_or(&pattern.glob);
+            match GlobBuilder::new(glob).literal_separator(true).build() {
+                Ok(glob) => {
+                    globs.entry(&pattern.base).or_default().push((pattern, glob.compile_matcher()));
+                }
+                Err(_) => found.in_part.push(pattern.text.clone()),
+            }
+        }
+        for (base, globs) in globs {
+            found.walk(base, &globs);
+        }
+        found.places.sort();
+        found.places.dedup();
+        found
+    }
+
+    fn walk(&mut self, base: &Path, globs: &[(&FilePattern, GlobMatcher)]) {
+        let Ok(base) = base.canonicalize() else { return };
+        let mut counts = vec![0usize; globs.len()];
+        let mut looked = 0;
+        let mut entries = ignore::WalkBuilder::new(&base)
+            .standard_filters(false)
+            // Objects of repositories are many, and nobody's own files.
+            .filter_entry(|entry| entry.file_name() != "objects" || !is_in_git(entry.path()))
+            .build();
+        while let Some(entry) = entries.next() {
+            looked += 1;
+            if looked > MAX_WALKED {
+                let all = globs.iter().map(|(pattern, _)| pattern.text.clone());
+                self.in_part.extend(all);
+                return;
+            }
+            let Ok(entry) = entry else { continue };
+            // A link is judged by what it leads to.
+            if entry.file_type().is_none_or(|kind| kind.is_symlink()) {
+                continue;
+            }
+            for (count, (pattern, glob)) in counts.iter_mut().zip(globs) {
+                if !glob.is_match(entry.path()) {
+                    continue;
+                }
+                *count += 1;
+                if *count > MAX_FOUND {
+                    self.in_part.push(pattern.text.clone());
+                } else {
+                    self.places.push(entry.path().to_owned());
+                }
+            }
+        }
+    }
+}
+
+fn is_in_git(path: &Path) -> bool {
+    path.parent().is_some_and(|parent| parent.join("HEAD").is_file())
 }
 
 /// Whether a policy may have this path written, by its patterns alone: for keeping the run's own

@@ -9,17 +9,17 @@ use super::isolate::{copy_tree, prefix_in_repository};
 use super::logs::RunLogs;
 use super::places::{self, Surroundings};
 use super::resume::Going;
+use super::sandbox;
 use crate::clock;
 use crate::context::{self, EnvironmentFacts};
-use crate::exec::order::{Finding, ProbeOrder};
-use crate::exec::sandbox::{Floor, Grade, Held, NoSandbox, Plan, Sandbox};
+use crate::exec::sandbox::{Grade, Plan};
 use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig};
 use crate::model::{self, Model, ModelConfig, RetryPolicy};
-use crate::policy::{Ground, Policy, PolicyFile, SandboxLevel};
+use crate::policy::{Ground, Policy, PolicyFile};
 use crate::protocol::{Item, Outcome, PromptOptions, RunId, State};
 use crate::rollout::Masker;
 use crate::session::{Limits, SessionParts, TurnConfig};
-use crate::spec::{self, Fault, Isolate, SandboxMode, Settings};
+use crate::spec::{self, Fault, Isolate, Settings};
 use crate::tools::{Reach, ToolLimits, ToolWorld, WorldFacts};
 use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace::{self, Workspace};
@@ -303,7 +303,12 @@ impl Hands {
         let mut protected = place.ground.protected.clone();
         protected.extend(place.ground.git_dirs.iter().cloned());
         protected.push(place.workspace.join(".git"));
-        let around = Surroundings { scratch: folder.scratch.clone(), programs, protected };
+        let around = Surroundings {
+            scratch: folder.scratch.clone(),
+            programs,
+            protected,
+            git_dirs: place.ground.git_dirs.clone(),
+        };
         let plan_input = places::plan_input(policy, &around);
         let plan = Plan::new(plan_input.clone());
         let writable = plan.writable().to_vec();
@@ -312,14 +317,14 @@ impl Hands {
         let mut executor = if let Some(wanted) = contained {
             let (host, grades) =
                 container::open(wanted, input, policy, folder, plan_input, &outside).await?;
-            let walls = container::walls(sandbox_level(input, policy), grades, warnings)?;
+            let walls = container::walls(sandbox::level(input, policy), grades, warnings)?;
             let sandbox = Arc::new(walls);
             Executor::on(
                 host,
                 ExecutorConfig { launcher, sandbox, environment, path: path.clone() },
             )
         } else {
-            let sandbox = sandbox(input, place, folder, plan, warnings).await?;
+            let sandbox = sandbox::raise(input, policy, folder, plan, warnings).await?;
             Executor::new(ExecutorConfig { launcher, sandbox, environment, path: path.clone() })
         };
         let logs =
@@ -387,79 +392,6 @@ fn environment(
         safe_directories,
     };
     Environment::new(made_of, path)
-}
-
-fn sandbox_level(input: &RunInput, policy: &Policy) -> SandboxLevel {
-    match input.settings.sandbox.value {
-        Some(SandboxMode::Require) => SandboxLevel::Require,
-        Some(SandboxMode::BestEffort) => SandboxLevel::BestEffort,
-        Some(SandboxMode::Off) => SandboxLevel::Off,
-        None => policy.sandbox().level,
-    }
-}
-
-/// The sandbox as the policy and the flag want it, probed by doing it.
-async fn sandbox(
-    input: &RunInput,
-    place: &Place,
-    folder: &RunFolder,
-    plan: Plan,
-    warnings: &mut Vec<String>,
-) -> Result<Arc<dyn Sandbox>, Refusal> {
-    let level = sandbox_level(input, &place.policy);
-    if level == SandboxLevel::Off {
-        warnings
-            .push("the sandbox is off: allowed commands can reach whatever this user can".into());
-        return Ok(Arc::new(NoSandbox::new("the sandbox is off")));
-    }
-    let probed = probe(input, folder, &plan).await;
-    let (findings, failure) = match probed {
-        Ok(findings) => (findings, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let floor = Floor::new(plan, &findings);
-    let missing: Vec<String> =
-        floor.shortfalls().iter().map(|grade| format!("{} ({})", grade.clause, grade.by)).collect();
-    if missing.is_empty() && failure.is_none() {
-        return Ok(Arc::new(floor));
-    }
-    let what = failure.unwrap_or_else(|| missing.join("; "));
-    if level == SandboxLevel::Require {
-        return Err(unavailable(
-            &reason(&findings),
-            format!("the sandbox that the policy requires cannot be had: {what}"),
-            "run on Linux 5.13 or newer with Landlock and seccomp allowed (a default container has \
-             both), drop the clause that is not held, or accept less with --sandbox best-effort",
-        ));
-    }
-    // What cannot be applied at all would fail every command; best effort goes on without.
-    let applies = findings.iter().filter(|finding| finding.layer == "landlock").any(|f| f.holds);
-    warnings.push(format!("the sandbox holds less than the policy asks for: {what}"));
-    if applies {
-        return Ok(Arc::new(floor));
-    }
-    Ok(Arc::new(NoSandbox::new(&format!("best effort, and nothing could be had: {what}"))))
-}
-
-/// `sandbox.landlock`, `sandbox.seccomp`: the layer that failed first.
-fn reason(findings: &[Finding]) -> String {
-    let failed = findings.iter().find(|finding| !finding.holds);
-    match failed.and_then(|finding| finding.layer.split(' ').next()) {
-        Some(layer) => format!("sandbox.{layer}"),
-        None => "sandbox.not_held".into(),
-    }
-}
-
-async fn probe(input: &RunInput, folder: &RunFolder, plan: &Plan) -> Result<Vec<Finding>, String> {
-    let probe = ProbeOrder {
-        forbidden_file: folder.dir.join(".probe"),
-        allowed_file: folder.scratch.join(".probe"),
-    };
-    let findings =
-        Executor::probe(&input.launcher, plan.confinement(false), probe, PathBuf::from("/")).await;
-    let _ = std::fs::remove_file(folder.dir.join(".probe"));
-    let _ = std::fs::remove_file(folder.scratch.join(".probe"));
-    findings.map_err(|error| error.to_string())
 }
 
 pub(super) fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> TurnConfig {
@@ -572,12 +504,7 @@ pub fn dry_run(prepared: &Prepared) -> String {
     text.push_str(&prepared.parts.world.policy.describe());
     text.push_str("\n\nsandbox:\n");
     for grade in &prepared.grades {
-        let held = match grade.held {
-            Held::Prevented => "prevented",
-            Held::Reverted => "reverted",
-            Held::NotHeld => "not held",
-        };
-        text.push_str(&format!("  {}: {held} ({})\n", grade.clause, grade.by));
+        text.push_str(&format!("  {}: {} ({})\n", grade.clause, grade.held.words(), grade.by));
     }
     let plan = prepared.parts.registry.plan();
     text.push_str(&format!("\ntools: {}\n\nprompt:\n", plan.names().join(", ")));

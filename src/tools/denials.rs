@@ -8,7 +8,7 @@
 
 use crate::exec::Executor;
 use crate::exec::sandbox::Held;
-use crate::policy::{Command, ExecPermit, Policy};
+use crate::policy::{Command, ExecPermit, Network, Policy};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Reach {
             let mut grades = executor.sandbox().grades().iter();
             grades.any(|grade| grade.clause == clause && grade.held == Held::Prevented)
         };
-        let confinement = executor.sandbox().confinement(false);
+        let confinement = executor.sandbox().confinement(&Network::None).ok()?;
         (holds("files.write") && holds("files.read") && confinement.enabled)
             .then_some(Self { read: confinement.read, write: confinement.write })
     }

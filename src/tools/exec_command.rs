@@ -325,6 +325,9 @@ pub(super) fn describe(
         ),
     };
     let mut head = format!("{headline}\nduration: {}\n", clock::human(end.duration));
+    if let Some(limit) = &end.exceeded {
+        head.push_str(&format!("ended by the runner, with all it started: {limit}\n"));
+    }
     if end.stragglers > 0 && matches!(end.end, ProcessEnd::Exited(_)) {
         head.push_str(&format!(
             "background processes ended with the command: {}\n",

@@ -42,8 +42,10 @@ impl Check {
             .with_workspace(|workspace| workspace.capture_start())
             .await
             .map_err(|error| VerifyFailure::broken("workspace.capture", error.to_string()))?;
-        let permit =
-            ExecPermit::operator(&self.name, &self.run, world.root(), Attributes::default());
+        // Nothing judges what the operator wrote; it gets the network that a rule without its own gets.
+        let attributes =
+            Attributes { network: world.policy.default_network().clone(), ..Attributes::default() };
+        let permit = ExecPermit::operator(&self.name, &self.run, world.root(), attributes);
         let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
         let start = clock::now();
         let finished = world.executor.run(permit, limits, cancel).await.map_err(|error| {

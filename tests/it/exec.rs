@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
-use turnkey::exec::sandbox::{Floor, NoSandbox, Plan, PlanInput, Sandbox};
+use turnkey::exec::sandbox::{Layers, NoSandbox, Plan, PlanInput, Sandbox, Walls};
 use turnkey::exec::{
     CleanPath, Environment, EnvironmentInput, ExecError, Executor, ExecutorConfig, Finished,
     ProcessEnd, RunLimits,
@@ -23,7 +23,8 @@ struct Place {
 impl Place {
     /// A work folder, writable, beside a folder that is not; commands confined by the floor.
     fn confined() -> Self {
-        Self::with(|input| Arc::new(Floor::new(Plan::new(input), &[])))
+        let floor = |input| Walls::new(Plan::new(input), Layers::FLOOR, Vec::new(), Vec::new());
+        Self::with(|input| Arc::new(floor(input)))
     }
 
     fn open() -> Self {

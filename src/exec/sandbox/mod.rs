@@ -2,63 +2,179 @@
 //!
 //! [`Sandbox`] is the seam: it turns the policy's clauses into a [`Confinement`] that the launcher
 //! applies to each command, and says truthfully, clause by clause, what holds. On Linux the floor is
-//! no_new_privs, no capabilities, Landlock and seccomp: all of them work for any user in an ordinary
-//! container. Everything is probed by doing it before the first model request.
+//! no_new_privs, no capabilities, Landlock and seccomp with its connect supervisor: all of them work
+//! for any user in an ordinary container. Where namespaces can be had, they come on top. Everything is
+//! probed by doing it before the first model request.
 
 #[cfg(target_os = "linux")]
-mod linux;
+mod filter;
+mod grades;
+#[cfg(target_os = "linux")]
+mod rights;
+#[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
+mod namespaces;
 mod plan;
-
 #[cfg(target_os = "linux")]
-pub use linux::{apply, landlock_abi, try_forbidden};
-pub use plan::{Plan, PlanInput, SYSTEM_READ};
+mod privileges;
+#[cfg(target_os = "linux")]
+mod probe;
+#[cfg(target_os = "linux")]
+mod supervise;
 
-use super::order::Finding;
+pub use grades::{Findings, Grade, Held};
+#[cfg(target_os = "linux")]
+pub use namespaces::{arrange, enter};
+pub use plan::{Plan, PlanInput, SYSTEM_READ};
+#[cfg(target_os = "linux")]
+pub use privileges::{drop_capabilities, not_dumpable};
+#[cfg(target_os = "linux")]
+pub use probe::{blind_socket, probe_child};
+#[cfg(target_os = "linux")]
+pub use rights::abi as landlock_abi;
+#[cfg(target_os = "linux")]
+pub use supervise::{Supervisor, hand_over};
+
+use super::proxy::HostsProxy;
+use crate::policy::Network;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-
-/// How much of a clause holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Held {
-    /// The kernel refuses it.
-    Prevented,
-    /// It is undone after the command, with a report.
-    Reverted,
-    /// Nothing holds it.
-    NotHeld,
-}
-
-/// One clause of the policy and what holds it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grade {
-    /// The policy key: `files.write`, `network`, `capabilities`.
-    pub clause: String,
-    pub held: Held,
-    /// The layer that holds it, or why nothing does.
-    pub by: String,
-    /// Whether `sandbox: require` insists on it: true for what the operator's policy asks for, false
-    /// for what is only a default of ours.
-    pub required: bool,
-}
 
 /// What the launcher puts in force before a command starts. Plain data, so that it can travel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// False only with `sandbox: off`.
     pub enabled: bool,
+    pub layers: Layers,
+    pub switches: Switches,
     /// Folders and files that may be read and executed, with everything beneath.
     pub read: Vec<PathBuf>,
     /// Folders and files that may be written, with everything beneath.
     pub write: Vec<PathBuf>,
-    /// False refuses every socket that is not a Unix one.
-    pub inet: bool,
+    pub wall: Wall,
+    pub mounts: Mounts,
+    pub limits: Limits,
+}
+
+/// The layers that are to be in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Layers {
+    pub landlock: bool,
+    pub seccomp: bool,
+    pub namespaces: bool,
+}
+
+impl Layers {
+    /// The most there is.
+    pub const ALL: Self = Self { landlock: true, seccomp: true, namespaces: true };
+    /// What works for any user in an ordinary container.
+    pub const FLOOR: Self = Self { landlock: true, seccomp: true, namespaces: false };
+
+    /// The set that a policy pins; `None` where it pins none.
+    pub fn pinned(names: &[String]) -> Option<Self> {
+        let has = |layer: &str| names.iter().any(|name| name == layer);
+        (!names.is_empty()).then(|| Self {
+            landlock: has("landlock"),
+            seccomp: has("seccomp"),
+            namespaces: has("namespaces"),
+        })
+    }
+}
+
+/// What the policy lets through for debuggers, sanitizers, browsers and nested sandboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Switches {
+    pub ptrace: bool,
+    pub user_namespaces: bool,
+    pub io_uring: bool,
+}
+
+impl Switches {
+    pub fn named(names: &[String]) -> Self {
+        let has = |switch: &str| names.iter().any(|name| name == switch);
+        Self {
+            ptrace: has("allow_ptrace"),
+            user_namespaces: has("allow_user_namespaces"),
+            io_uring: has("allow_io_uring"),
+        }
+    }
+}
+
+/// What a command's sockets reach. Unix sockets inside writable folders work behind each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wall {
+    /// No internet sockets at all.
+    #[default]
+    None,
+    /// 127.0.0.0/8 and ::1.
+    Loopback,
+    /// One port of 127.0.0.1, where the runner's proxy listens.
+    Proxy(u16),
+    Open,
+}
+
+/// What only mounts can do. Of no effect without the namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Mounts {
+    /// Existing places inside writable folders that become read-only.
+    pub read_only: Vec<PathBuf>,
+    /// Existing places that cannot be read.
+    pub hidden: Vec<PathBuf>,
+    /// What commands see as /tmp; `None` where the policy grants /tmp itself.
+    pub tmp: Option<PathBuf>,
+}
+
+/// Limits on all that one command starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    pub processes: Option<u64>,
+    /// Bytes of memory that are nobody else's.
+    pub memory: Option<u64>,
+}
+
+/// A layer that could not be put in force.
+#[derive(Debug)]
+pub struct LayerError {
+    pub layer: &'static str,
+    pub errno: i32,
+    pub cause: String,
+}
+
+#[cfg(target_os = "linux")]
+fn failed(layer: &'static str, cause: impl ToString) -> LayerError {
+    let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    LayerError { layer, errno, cause: cause.to_string() }
+}
+
+/// Confines the calling process for good. Any layer that fails is an error: there is no less. What
+/// comes back is the supervisor's end, where system calls are to be judged by it.
+///
+/// Order matters: no_new_privs first (the rest needs it), then the file rules, then the capabilities,
+/// and the system call filter last, because it refuses what the others still need.
+#[cfg(target_os = "linux")]
+pub fn apply(confinement: &Confinement) -> Result<Option<std::os::fd::OwnedFd>, LayerError> {
+    privileges::no_new_privs()?;
+    if !confinement.enabled {
+        return Ok(None);
+    }
+    privileges::limit(&confinement.limits)?;
+    if confinement.layers.landlock {
+        rights::restrict(confinement)?;
+    }
+    privileges::drop_capabilities()?;
+    if confinement.layers.seccomp { filter::install(confinement).map(Some) } else { Ok(None) }
 }
 
 /// The sandbox of one run.
 pub trait Sandbox: Send + Sync {
-    /// The confinement for one command. `inet` is whether its rule grants any network.
-    fn confinement(&self, inet: bool) -> Confinement;
+    /// The confinement for one command, by the network its rule grants.
+    fn confinement(&self, network: &Network) -> Result<Confinement, String>;
+    /// Variables that a command with this network needs: where the proxy is.
+    fn variables(&self, _network: &Network) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// What holds, clause by clause, as probed.
     fn grades(&self) -> &[Grade];
 }
@@ -76,13 +192,14 @@ impl NoSandbox {
             by: why.to_owned(),
             required: true,
         };
-        Self { grades: ["files.write", "files.read", "network", "privileges"].map(grade).to_vec() }
+        let clauses = ["files.write", "files.read", "network", "privileges"];
+        Self { grades: clauses.map(grade).to_vec() }
     }
 }
 
 impl Sandbox for NoSandbox {
-    fn confinement(&self, _inet: bool) -> Confinement {
-        Confinement { enabled: false, inet: true, ..Confinement::default() }
+    fn confinement(&self, _network: &Network) -> Result<Confinement, String> {
+        Ok(Confinement { wall: Wall::Open, ..Confinement::default() })
     }
 
     fn grades(&self) -> &[Grade] {
@@ -90,33 +207,56 @@ impl Sandbox for NoSandbox {
     }
 }
 
-/// The layers of the floor, each graded by what the probe found.
-pub struct Floor {
+/// The layers of this machine, each graded by what the probe found.
+pub struct Walls {
     plan: Plan,
+    layers: Layers,
+    /// One for each list of hosts, at work for as long as the sandbox stands.
+    proxies: Vec<HostsProxy>,
     grades: Vec<Grade>,
 }
 
-impl Floor {
-    /// Grades a plan by the probe's findings.
-    pub fn new(plan: Plan, findings: &[Finding]) -> Self {
-        let grades = plan.grades(findings);
-        Self { plan, grades }
+impl Walls {
+    /// A plan with the layers that were tried, and what came of it.
+    pub fn new(plan: Plan, layers: Layers, proxies: Vec<HostsProxy>, grades: Vec<Grade>) -> Self {
+        Self { plan, layers, proxies, grades }
     }
 
-    /// The grades alone, for walls that are not ours.
-    pub fn into_grades(self) -> Vec<Grade> {
-        self.grades
-    }
-
-    /// The grades that fall short of `prevented`, for refusing under `sandbox: require`.
-    pub fn shortfalls(&self) -> Vec<&Grade> {
-        self.grades.iter().filter(|grade| grade.required && grade.held == Held::NotHeld).collect()
+    fn proxy(&self, hosts: &[String]) -> Option<u16> {
+        self.proxies.iter().find(|proxy| proxy.hosts() == hosts).map(HostsProxy::port)
     }
 }
 
-impl Sandbox for Floor {
-    fn confinement(&self, inet: bool) -> Confinement {
-        self.plan.confinement(inet)
+impl Sandbox for Walls {
+    fn confinement(&self, network: &Network) -> Result<Confinement, String> {
+        if self.layers.namespaces
+            && let Some(path) = self.plan.moved()
+        {
+            return Err(format!(
+                "{}, which commands may not read, is not where it was when the run started: an \
+                 earlier command moved a folder around it, and it may lie open under another name",
+                path.display()
+            ));
+        }
+        let wall = match network {
+            Network::None => Wall::None,
+            Network::Loopback => Wall::Loopback,
+            Network::Open => Wall::Open,
+            Network::Hosts(hosts) => Wall::Proxy(
+                self.proxy(hosts).ok_or("there is no proxy for the hosts of this command")?,
+            ),
+        };
+        Ok(self.plan.confinement(self.layers, wall))
+    }
+
+    fn variables(&self, network: &Network) -> Vec<(String, String)> {
+        let Network::Hosts(hosts) = network else { return Vec::new() };
+        let Some(port) = self.proxy(hosts) else { return Vec::new() };
+        let url = format!("http://127.0.0.1:{port}");
+        ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"]
+            .into_iter()
+            .map(|name| (name.to_owned(), url.clone()))
+            .collect()
     }
 
     fn grades(&self) -> &[Grade] {

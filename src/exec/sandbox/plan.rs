@@ -1,7 +1,6 @@
 //! From the policy's clauses to the folders and files that the kernel is told of.
 
-use super::{Confinement, Grade, Held};
-use crate::exec::order::Finding;
+use super::{Confinement, Findings, Grade, Held, Layers, Limits, Mounts, Switches, Wall};
 use std::path::{Path, PathBuf};
 
 /// System paths that programs need; always readable and executable, and listed by `doctor`.
@@ -44,10 +43,18 @@ pub struct PlanInput {
     pub deny_read_inside: Vec<String>,
     /// The same of presets and the built-in policy, which are defaults of ours.
     pub default_deny_read_inside: Vec<String>,
+    /// What these patterns find there.
+    pub hidden: Vec<PathBuf>,
+    /// Patterns that find more than can be hidden or looked at.
+    pub hidden_in_part: Vec<String>,
     /// `write` patterns that no folder or existing file expresses exactly.
     pub narrowed: Vec<String>,
     /// Protected places that lie inside a writable folder.
     pub protected_inside: Vec<PathBuf>,
+    /// The operator's policy names some of them.
+    pub protects_by_name: bool,
+    pub switches: Switches,
+    pub limits: Limits,
 }
 
 /// The confinement of a run's commands.
@@ -69,12 +76,37 @@ impl Plan {
         Self { read: outermost(read), write: outermost(write), input }
     }
 
-    pub fn confinement(&self, inet: bool) -> Confinement {
-        Confinement { enabled: true, read: self.read.clone(), write: self.write.clone(), inet }
+    pub fn confinement(&self, layers: Layers, wall: Wall) -> Confinement {
+        let tmp = Path::new("/tmp");
+        let grants_tmp = self.read.iter().chain(&self.write).any(|root| tmp.starts_with(root));
+        let own_tmp = (!grants_tmp && tmp.is_dir()).then(|| self.input.scratch.join("tmp"));
+        let mounts = if layers.namespaces {
+            Mounts {
+                read_only: self.input.protected_inside.clone(),
+                hidden: self.input.hidden.clone(),
+                tmp: own_tmp,
+            }
+        } else {
+            Mounts::default()
+        };
+        Confinement {
+            enabled: true,
+            layers,
+            switches: self.input.switches,
+            read: self.read.clone(),
+            write: self.write.clone(),
+            wall,
+            mounts,
+            limits: self.input.limits,
+        }
     }
 
     pub fn writable(&self) -> &[PathBuf] {
         &self.write
+    }
+
+    pub fn readable(&self) -> &[PathBuf] {
+        &self.read
     }
 
     /// Protected places inside writable folders: what must be checked after each command.
@@ -82,35 +114,124 @@ impl Plan {
         &self.input.protected_inside
     }
 
+    /// A hidden place that is not where it was: an earlier command moved a folder around it, and it may
+    /// lie open under another name.
+    pub fn moved(&self) -> Option<&PathBuf> {
+        self.input.hidden.iter().find(|path| std::fs::symlink_metadata(path).is_err())
+    }
+
     /// One grade per clause, from what the probe found when it tried.
-    pub fn grades(&self, findings: &[Finding]) -> Vec<Grade> {
+    pub fn grades(&self, layers: Layers, findings: &Findings) -> Vec<Grade> {
         let mut grades = vec![
-            probed("files.write", "landlock", findings),
-            probed("files.read", "landlock", findings),
-            probed("network", "seccomp", findings),
-            probed("privileges", "no_new_privs and capabilities", findings),
+            findings.grade("files.write", "files", true),
+            findings.grade("files.read", "files", true),
         ];
-        let carved =
+        if !layers.landlock && layers.namespaces {
+            // Mounts hold back writing; what may be read is left as it is.
+            grades[1].held = Held::NotHeld;
+            grades[1].by = "mounts: nothing but Landlock holds back reading".into();
+        }
+        grades.extend(self.deny_read(layers, findings));
+        grades.extend(self.protect(layers));
+        grades.push(findings.grade("files.metadata", "metadata", false));
+        for wall in ["network.none", "network.loopback", "network.hosts"] {
+            if findings.of(wall).is_some() {
+                let clause = if wall == "network.none" { "network" } else { wall };
+                grades.push(self.unless_io_uring(findings.grade(clause, wall, true), layers));
+            }
+        }
+        if findings.of("network.none").is_none() {
+            grades.push(findings.grade("network", "network.none", true));
+        }
+        let sockets = findings.grade("sockets", "sockets", true);
+        grades.push(self.unless_io_uring(sockets, Layers::default()));
+        grades.push(findings.grade("signals", "signals", false));
+        grades.push(findings.grade("privileges", "privileges", true));
+        grades.push(processes(layers));
+        if self.input.limits != Limits::default() {
+            grades.push(Grade {
+                clause: "command_limits".into(),
+                held: Held::Reverted,
+                by: "counted every 100 ms over all that a command started, which is ended when it \
+                     takes more"
+                    .into(),
+                required: false,
+            });
+        }
+        grades
+    }
+
+    /// The filter does not see what io_uring does; only namespaces hold it then.
+    fn unless_io_uring(&self, mut grade: Grade, layers: Layers) -> Grade {
+        let is_held_else = layers.namespaces && grade.clause == "network.loopback";
+        if self.input.switches.io_uring && !is_held_else && grade.held == Held::Prevented {
+            grade.held = Held::NotHeld;
+            grade.by = "allow_io_uring lets sockets past the filter".into();
+        }
+        grade
+    }
+
+    fn deny_read(&self, layers: Layers, findings: &Findings) -> Vec<Grade> {
+        let lists =
             [(&self.input.deny_read_inside, true), (&self.input.default_deny_read_inside, false)];
-        for (patterns, required) in carved {
-            if !patterns.is_empty() {
+        let mounted = layers.namespaces && findings.of("hidden").is_some_and(|hidden| hidden.holds);
+        let mut grades = Vec::new();
+        for (patterns, required) in lists {
+            let (held, open): (Vec<&String>, Vec<&String>) = patterns
+                .iter()
+                .partition(|text| mounted && !self.input.hidden_in_part.contains(text));
+            let text = |list: &[&String]| {
+                list.iter().map(|text| text.as_str()).collect::<Vec<_>>().join(", ")
+            };
+            if !held.is_empty() {
+                grades.push(Grade {
+                    clause: "files.deny_read".into(),
+                    held: Held::Prevented,
+                    by: format!("mounts: {} covered by what nobody may open", text(&held)),
+                    required,
+                });
+            }
+            if !open.is_empty() {
+                let why = match mounted {
+                    true => "finds more than can be covered or looked at",
+                    false => {
+                        "lies inside a readable folder, out of which Landlock cannot carve it; \
+                         namespaces could; the policy still denies it to every tool and judged \
+                         command"
+                    }
+                };
                 grades.push(Grade {
                     clause: "files.deny_read".into(),
                     held: Held::NotHeld,
-                    by: format!(
-                        "{} lies inside a readable folder, out of which Landlock cannot carve it; \
-                         the policy still denies it to every tool and judged command",
-                        patterns.join(", ")
-                    ),
+                    by: format!("{} {why}", text(&open)),
                     required,
                 });
             }
         }
-        if !self.input.protected_inside.is_empty() {
+        grades
+    }
+
+    fn protect(&self, layers: Layers) -> Vec<Grade> {
+        let (there, absent): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            self.input.protected_inside.iter().partition(|path| path.exists());
+        let mut grades = Vec::new();
+        if !there.is_empty() {
+            let (held, by) = match layers.namespaces {
+                true => (Held::Prevented, "mounts: read-only over the writable folder"),
+                false => (Held::Reverted, "checked after each command, undone and reported"),
+            };
             grades.push(Grade {
                 clause: "files.protect".into(),
+                held,
+                by: by.into(),
+                required: self.input.protects_by_name,
+            });
+        }
+        if !absent.is_empty() {
+            grades.push(Grade {
+                clause: "files.protect (not there yet)".into(),
                 held: Held::Reverted,
-                by: "checked after each command, undone and reported".into(),
+                by: "what a command makes there is taken away after it, and reported".into(),
                 required: false,
             });
         }
@@ -118,14 +239,12 @@ impl Plan {
     }
 }
 
-/// What the probe of a layer says of a clause.
-fn probed(clause: &str, layer: &str, findings: &[Finding]) -> Grade {
-    let (held, by) = match findings.iter().find(|finding| finding.layer == layer) {
-        Some(finding) if finding.holds => (Held::Prevented, format!("{layer}: {}", finding.detail)),
-        Some(finding) => (Held::NotHeld, format!("{layer}: {}", finding.detail)),
-        None => (Held::NotHeld, format!("{layer} was not probed")),
+fn processes(layers: Layers) -> Grade {
+    let by = match layers.namespaces {
+        true => "namespaces: the command's own process 1 goes, and all it started with it",
+        false => "the launcher adopts what a command leaves behind, and ends it",
     };
-    Grade { clause: clause.into(), held, by, required: true }
+    Grade { clause: "processes".into(), held: Held::Prevented, by: by.into(), required: false }
 }
 
 /// Without paths that lie below another one of the list.
@@ -148,6 +267,7 @@ fn inside(path: &Path, outer: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::order::Finding;
 
     #[test]
     fn nested_paths_are_named_once() {
@@ -158,6 +278,47 @@ mod tests {
     #[test]
     fn what_was_not_probed_does_not_hold() {
         let plan = Plan::new(PlanInput::default());
-        assert!(plan.grades(&[]).iter().all(|grade| grade.held == Held::NotHeld));
+        let grades = plan.grades(Layers::ALL, &Findings::default());
+        let required: Vec<&Grade> = grades.iter().filter(|grade| grade.required).collect();
+        assert!(required.len() >= 5, "{grades:?}");
+        assert!(required.iter().all(|grade| grade.held == Held::NotHeld), "{grades:?}");
+    }
+
+    #[test]
+    fn one_failed_try_of_a_clause_is_enough() {
+        let findings = Findings(vec![
+            Finding::new("files", "landlock", true, "ABI 7"),
+            Finding::new("files", "landlock", false, "went through"),
+        ]);
+        let grade = findings.grade("files.write", "files", true);
+        assert_eq!(grade.held, Held::NotHeld);
+        assert!(grade.falls_short(true));
+    }
+
+    #[test]
+    fn grades_follow_the_layers() {
+        let input = PlanInput {
+            deny_read_inside: vec!["**/.env".into()],
+            protected_inside: vec!["/".into(), "/no/such/place".into()],
+            protects_by_name: true,
+            switches: Switches { io_uring: true, ..Switches::default() },
+            ..PlanInput::default()
+        };
+        let plan = Plan::new(input);
+        let findings = Findings(vec![
+            Finding::new("hidden", "mounts", true, ""),
+            Finding::new("network.none", "seccomp", true, ""),
+        ]);
+        let held = |layers: Layers, clause: &str| {
+            let grades = plan.grades(layers, &findings);
+            grades.into_iter().find(|grade| grade.clause == clause).unwrap()
+        };
+        assert_eq!(held(Layers::ALL, "files.deny_read").held, Held::Prevented);
+        assert_eq!(held(Layers::FLOOR, "files.deny_read").held, Held::NotHeld);
+        assert_eq!(held(Layers::ALL, "files.protect").held, Held::Prevented);
+        let reverted = held(Layers::FLOOR, "files.protect");
+        assert!(reverted.falls_short(false) && !reverted.falls_short(true));
+        assert_eq!(held(Layers::ALL, "files.protect (not there yet)").held, Held::Reverted);
+        assert_eq!(held(Layers::FLOOR, "network").held, Held::NotHeld, "io_uring opens it");
     }
 }

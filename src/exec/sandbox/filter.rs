@@ -1,0 +1,544 @@
+//! The system call filter: which calls a command may make at all, and which the supervisor judges.
+//!
+//! One program of the classic BPF kind, written out straight: the number is compared with one list
+//! after the other, the first that knows it answers, everything else is allowed. The kernel keeps a
+//! bitmap of what is always allowed, so that its length costs the common calls nothing.
+
+use super::{Confinement, LayerError, Wall, failed};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+const LAYER: &str = "seccomp";
+
+/// System calls that no build or test needs and that lead out of the sandbox, or into the kernel's
+/// less-trodden corners.
+const REFUSED: &[libc::c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_migrate_pages,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_move_pages,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+];
+
+/// What `allow_ptrace` gives back. Landlock keeps a tracer within its own command all the same.
+const TRACING: &[libc::c_long] =
+    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_kcmp];
+
+/// What `allow_io_uring` gives back. Its operations pass no filter, so that neither the supervisor nor
+/// the rules on sockets see them.
+const IO_URING: &[libc::c_long] =
+    &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
+/// What `allow_user_namespaces` gives back.
+const NESTING: &[libc::c_long] = &[
+    libc::SYS_chroot,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_pivot_root,
+    libc::SYS_sethostname,
+    libc::SYS_umount2,
+];
+
+/// Calls that set something of another process of the same user, by its id in the first argument.
+/// Without a process namespace that could be the runner.
+const OTHERS: &[libc::c_long] =
+    &[libc::SYS_sched_setattr, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler];
+
+/// Namespaces that clone(2) and unshare(2) may not make:
+/// NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME.
+const NAMESPACES: u32 = 0x7e02_0080;
+
+/// Connects while it sends, past connect(2).
+const MSG_FASTOPEN: u32 = 0x2000_0000;
+
+const NETLINK_ROUTE: u32 = 0;
+/// The kind of a socket, without the flags that creation takes beside it.
+const SOCKET_KIND: u32 = 0xf;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+
+/// The x32 ABI reaches the same calls under other numbers while the architecture reads the same.
+#[cfg(target_arch = "x86_64")]
+const X32_BIT: u32 = 0x4000_0000;
+
+const ALLOW: u32 = 0x7fff_0000;
+const NOTIFY: u32 = 0x7fc0_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+
+const fn errno(number: i32) -> u32 {
+    0x0005_0000 | (number.cast_unsigned() & 0xffff)
+}
+
+const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+const ANY_BIT: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
+const AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+const NUMBER_AT: u32 = 0;
+const ARCH_AT: u32 = 4;
+
+/// Where the low half of an argument lies. Both architectures are little-endian, and every argument
+/// that is looked at is an `int` to the kernel, which reads no more of it either.
+const fn argument(index: u32) -> u32 {
+    16 + index * 8
+}
+
+const fn high_half(index: u32) -> u32 {
+    argument(index) + 4
+}
+
+/// The program while it is written. Jumps only skip the next few instructions, so that every block
+/// can be read alone; each block starts with the call's number loaded.
+#[derive(Default)]
+struct Program(Vec<libc::sock_filter>);
+
+impl Program {
+    fn put(&mut self, code: u16, k: u32, jt: u8, jf: u8) {
+        self.0.push(libc::sock_filter { code, jt, jf, k });
+    }
+
+    fn load(&mut self, at: u32) {
+        self.put(LOAD, at, 0, 0);
+    }
+
+    fn answer(&mut self, answer: u32) {
+        self.put(RETURN, answer, 0, 0);
+    }
+
+    /// Answers a call by its number alone.
+    fn call(&mut self, number: libc::c_long, answer: u32) {
+        self.put(EQUAL, low(number), 0, 1);
+        self.answer(answer);
+    }
+
+    /// A block for one call; it must end in an answer on every way.
+    fn block(&mut self, number: libc::c_long, block: impl FnOnce(&mut Self)) {
+        let start = self.0.len();
+        self.put(EQUAL, low(number), 0, 0);
+        block(self);
+        let length = self.0.len() - start - 1;
+        // Blocks have a handful of instructions; one that had more than a jump can skip would be cut
+        // short by the kernel's own check of the program.
+        self.0[start].jf = u8::try_from(length).unwrap_or(u8::MAX);
+    }
+
+    /// Answers where the accumulator is this.
+    fn equal(&mut self, value: u32, answer: u32) {
+        self.put(EQUAL, value, 0, 1);
+        self.answer(answer);
+    }
+
+    fn any_bit(&mut self, bits: u32, answer: u32) {
+        self.put(ANY_BIT, bits, 0, 1);
+        self.answer(answer);
+    }
+}
+
+fn low(number: libc::c_long) -> u32 {
+    // System call numbers are small and positive.
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+const DENIED: u32 = errno(libc::EPERM);
+
+/// The filter of a confinement.
+fn program(confinement: &Confinement) -> Program {
+    let mut program = Program::default();
+    program.load(ARCH_AT);
+    program.put(EQUAL, ARCH, 1, 0);
+    // Another architecture has other numbers: nothing that follows would mean what it says.
+    program.answer(KILL_PROCESS);
+    program.load(NUMBER_AT);
+    #[cfg(target_arch = "x86_64")]
+    {
+        program.put(AT_LEAST, X32_BIT, 0, 1);
+        program.answer(errno(libc::ENOSYS));
+    }
+    let switches = &confinement.switches;
+    for call in REFUSED.iter().filter(|call| !switches.user_namespaces || !NESTING.contains(call)) {
+        program.call(*call, DENIED);
+    }
+    for call in TRACING.iter().filter(|_| !switches.ptrace) {
+        program.call(*call, DENIED);
+    }
+    for call in IO_URING.iter().filter(|_| !switches.io_uring) {
+        program.call(*call, DENIED);
+    }
+    others(&mut program);
+    processes(&mut program, switches);
+    terminals(&mut program);
+    sockets(&mut program, confinement);
+    program.answer(ALLOW);
+    program
+}
+
+fn others(program: &mut Program) {
+    for call in OTHERS {
+        program.block(*call, |block| {
+            block.load(argument(0));
+            block.equal(0, ALLOW);
+            block.answer(DENIED);
+        });
+    }
+    // Reading the limits of another process is harmless; setting them could end the runner.
+    program.block(libc::SYS_prlimit64, |block| {
+        block.load(argument(0));
+        block.equal(0, ALLOW);
+        block.load(argument(2));
+        block.put(EQUAL, 0, 1, 0);
+        block.answer(DENIED);
+        block.load(high_half(2));
+        block.equal(0, ALLOW);
+        block.answer(DENIED);
+    });
+    // "Which" is a process: 0 is the caller itself. Groups and users are more than the caller.
+    for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
+        let process = if call == libc::SYS_setpriority { 0 } else { 1 };
+        program.block(call, |block| {
+            block.load(argument(0));
+            block.put(EQUAL, process, 1, 0);
+            block.answer(DENIED);
+            block.load(argument(1));
+            block.equal(0, ALLOW);
+            block.answer(DENIED);
+        });
+    }
+}
+
+fn processes(program: &mut Program, switches: &super::Switches) {
+    // 0xffffffff asks; 0 is what everybody has; ADDR_NO_RANDOMIZE is for debuggers and sanitizers.
+    program.block(libc::SYS_personality, |block| {
+        block.load(argument(0));
+        block.equal(u32::MAX, ALLOW);
+        block.equal(0, ALLOW);
+        if switches.ptrace {
+            block.equal(0x0004_0000, ALLOW);
+        }
+        block.answer(DENIED);
+    });
+    if switches.user_namespaces {
+        return;
+    }
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
+        program.block(call, |block| {
+            block.load(argument(0));
+            block.any_bit(NAMESPACES, DENIED);
+            block.answer(ALLOW);
+        });
+    }
+    // Programs fall back from clone3 to clone, whose flags a filter can read.
+    program.call(libc::SYS_clone3, errno(libc::ENOSYS));
+}
+
+/// Typing into the terminal of whoever started us.
+fn terminals(program: &mut Program) {
+    const TIOCSTI: u32 = 0x5412;
+    const TIOCLINUX: u32 = 0x541c;
+    program.block(libc::SYS_ioctl, |block| {
+        block.load(argument(1));
+        block.equal(TIOCSTI, DENIED);
+        block.equal(TIOCLINUX, DENIED);
+        block.answer(ALLOW);
+    });
+}
+
+/// Sockets. Every connect(2) is judged and made by the supervisor, on its own copy of the address.
+///
+/// What sends to an address without a connect must not be there at all where the kernel does not hold
+/// it by itself: datagram sockets (their sendmsg(2) takes an address that no filter can see) are refused
+/// unless a network namespace or mounts leave them nothing to reach, and so is TCP's fast open.
+fn sockets(program: &mut Program, confinement: &Confinement) {
+    program.call(libc::SYS_connect, NOTIFY);
+    let alone = confinement.layers.namespaces;
+    let unix_datagrams = if alone { ALLOW } else { DENIED };
+    program.block(libc::SYS_socketpair, |block| {
+        block.load(argument(0));
+        block.put(EQUAL, low_family(libc::AF_UNIX), 1, 0);
+        block.answer(DENIED);
+        block.load(argument(1));
+        block.put(AND, SOCKET_KIND, 0, 0);
+        block.equal(2, unix_datagrams);
+        block.answer(ALLOW);
+    });
+    program.block(libc::SYS_socket, |block| {
+        block.load(argument(0));
+        block.put(EQUAL, low_family(libc::AF_UNIX), 0, 5);
+        block.load(argument(1));
+        block.put(AND, SOCKET_KIND, 0, 0);
+        block.equal(2, unix_datagrams);
+        block.answer(ALLOW);
+        match confinement.wall {
+            Wall::None => {}
+            Wall::Open => {
+                block.equal(low_family(libc::AF_INET), ALLOW);
+                block.equal(low_family(libc::AF_INET6), ALLOW);
+                netlink(block);
+            }
+            Wall::Loopback if alone => {
+                block.equal(low_family(libc::AF_INET), ALLOW);
+                block.equal(low_family(libc::AF_INET6), ALLOW);
+                netlink(block);
+            }
+            // Made by the supervisor, tied to the loopback device.
+            Wall::Loopback | Wall::Proxy(_) => {
+                block.equal(low_family(libc::AF_INET), NOTIFY);
+                block.equal(low_family(libc::AF_INET6), NOTIFY);
+                netlink(block);
+            }
+        }
+        block.answer(DENIED);
+    });
+    if confinement.wall != Wall::Open {
+        for (call, flags) in
+            [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)]
+        {
+            program.block(call, |block| {
+                block.load(argument(flags));
+                block.any_bit(MSG_FASTOPEN, DENIED);
+                block.answer(ALLOW);
+            });
+        }
+    }
+}
+
+/// The list of interfaces and addresses, which name look-ups read; changing anything takes privileges.
+/// The accumulator holds the family.
+fn netlink(block: &mut Program) {
+    block.put(EQUAL, low_family(libc::AF_NETLINK), 0, 3);
+    block.load(argument(2));
+    block.equal(NETLINK_ROUTE, ALLOW);
+}
+
+fn low_family(family: libc::c_int) -> u32 {
+    family.unsigned_abs()
+}
+
+/// Puts the filter in force and gives the supervisor's end of it.
+pub fn install(confinement: &Confinement) -> Result<OwnedFd, LayerError> {
+    const NEW_LISTENER: libc::c_ulong = 1 << 3;
+    /// A signal does not tear a call that the supervisor has taken up (Linux 5.19): without it a
+    /// program that is signalled all the time, as Go's are, would make its connection twice.
+    const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
+    let program = program(confinement);
+    let length = u16::try_from(program.0.len())
+        .map_err(|_| failed(LAYER, "the filter is longer than the kernel takes"))?;
+    let wanted = libc::sock_fprog { len: length, filter: program.0.as_ptr().cast_mut() };
+    for flags in [NEW_LISTENER | WAIT_KILLABLE, NEW_LISTENER] {
+        // SAFETY: the program lives until the call has returned; the kernel copies it.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const wanted,
+            )
+        };
+        if fd >= 0 {
+            let fd = i32::try_from(fd).map_err(|error| failed(LAYER, error))?;
+            // SAFETY: the call gave a new descriptor, which is owned here.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        if io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+            break;
+        }
+    }
+    Err(failed(LAYER, io::Error::last_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Layers;
+    use super::*;
+
+    /// Runs the program on one call, as the kernel would.
+    fn judge(program: &Program, arch: u32, number: libc::c_long, args: [u64; 6]) -> u32 {
+        let mut data = Vec::new();
+        data.extend(u32::try_from(number).unwrap().to_le_bytes());
+        data.extend(arch.to_le_bytes());
+        data.extend(0u64.to_le_bytes());
+        args.iter().for_each(|value| data.extend(value.to_le_bytes()));
+        let (mut at, mut value) = (0, 0u32);
+        loop {
+            let step = &program.0[at];
+            at += 1;
+            let taken = match step.code {
+                LOAD => {
+                    let at = step.k as usize;
+                    value = u32::from_le_bytes(data[at..at + 4].try_into().unwrap());
+                    continue;
+                }
+                AND => {
+                    value &= step.k;
+                    continue;
+                }
+                EQUAL => value == step.k,
+                ANY_BIT => value & step.k != 0,
+                AT_LEAST => value >= step.k,
+                RETURN => return step.k,
+                other => panic!("unknown instruction {other:#x}"),
+            };
+            at += usize::from(if taken { step.jt } else { step.jf });
+        }
+    }
+
+    fn walls(wall: Wall, layers: Layers) -> Program {
+        program(&Confinement { enabled: true, layers, wall, ..Confinement::default() })
+    }
+
+    fn socket(program: &Program, family: i32, kind: i32, protocol: i32) -> u32 {
+        let args = [family, kind, protocol].map(|value| u64::from(value.unsigned_abs()));
+        judge(program, ARCH, libc::SYS_socket, [args[0], args[1], args[2], 0, 0, 0])
+    }
+
+    #[test]
+    fn each_wall_lets_through_its_sockets_and_no_others() {
+        let (stream, datagram) = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::SOCK_DGRAM);
+        for layers in [Layers::FLOOR, Layers::ALL] {
+            let alone = layers.namespaces;
+            for wall in [Wall::None, Wall::Loopback, Wall::Proxy(1), Wall::Open] {
+                let program = walls(wall, layers);
+                assert_eq!(socket(&program, libc::AF_UNIX, stream, 0), ALLOW, "{wall:?}");
+                let unix_datagram = if alone { ALLOW } else { DENIED };
+                assert_eq!(socket(&program, libc::AF_UNIX, datagram, 0), unix_datagram);
+                let inet = match wall {
+                    Wall::None => DENIED,
+                    Wall::Open => ALLOW,
+                    Wall::Loopback if alone => ALLOW,
+                    _ => NOTIFY,
+                };
+                for family in [libc::AF_INET, libc::AF_INET6] {
+                    assert_eq!(socket(&program, family, stream, 0), inet, "{wall:?}");
+                }
+                let route = if wall == Wall::None { DENIED } else { ALLOW };
+                assert_eq!(socket(&program, libc::AF_NETLINK, libc::SOCK_RAW, 0), route);
+                assert_eq!(socket(&program, libc::AF_NETLINK, libc::SOCK_RAW, 9), DENIED);
+                for other in [libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG, libc::AF_BLUETOOTH] {
+                    assert_eq!(socket(&program, other, stream, 0), DENIED, "{other}");
+                }
+                let connect = judge(&program, ARCH, libc::SYS_connect, [0; 6]);
+                assert_eq!(connect, NOTIFY, "every connection is judged");
+                let fast = [0, 0, 0, u64::from(MSG_FASTOPEN), 0, 0];
+                let expected = if wall == Wall::Open { ALLOW } else { DENIED };
+                assert_eq!(judge(&program, ARCH, libc::SYS_sendto, fast), expected);
+                assert_eq!(judge(&program, ARCH, libc::SYS_sendto, [0; 6]), ALLOW);
+            }
+        }
+    }
+
+    #[test]
+    fn what_leads_out_is_refused_and_what_programs_need_is_not() {
+        let program = walls(Wall::None, Layers::FLOOR);
+        for call in REFUSED.iter().chain(TRACING).chain(IO_URING) {
+            assert_eq!(judge(&program, ARCH, *call, [0; 6]), DENIED, "{call}");
+        }
+        let needed = [
+            libc::SYS_read,
+            libc::SYS_execve,
+            libc::SYS_mmap,
+            libc::SYS_bind,
+            libc::SYS_listen,
+            libc::SYS_futex,
+            libc::SYS_openat,
+            libc::SYS_seccomp,
+        ];
+        for call in needed {
+            assert_eq!(judge(&program, ARCH, call, [0; 6]), ALLOW, "{call}");
+        }
+        let other = judge(&program, 0x4000_0003, libc::SYS_read, [0; 6]);
+        assert_eq!(other, KILL_PROCESS, "32-bit calls have other numbers");
+        let namespaces = [u64::from(NAMESPACES & 0x1000_0000), 0, 0, 0, 0, 0];
+        assert_eq!(judge(&program, ARCH, libc::SYS_clone, namespaces), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_unshare, namespaces), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_clone, [17, 0, 0, 0, 0, 0]), ALLOW);
+        assert_eq!(judge(&program, ARCH, libc::SYS_clone3, [0; 6]), errno(libc::ENOSYS));
+        // The kernel reads an int: what stands above it changes nothing.
+        let typing = [0, 0xffff_ffff_0000_5412, 0, 0, 0, 0];
+        assert_eq!(judge(&program, ARCH, libc::SYS_ioctl, typing), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_ioctl, [0, 0x5401, 0, 0, 0, 0]), ALLOW);
+        assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, [7, 0, 1, 0, 0, 0]), DENIED);
+        let far = [7, 0, 1 << 40, 0, 0, 0];
+        assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, far), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, [7, 0, 0, 1, 0, 0]), ALLOW);
+        assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, [0, 0, 1, 0, 0, 0]), ALLOW);
+        assert_eq!(judge(&program, ARCH, libc::SYS_sched_setscheduler, [7, 0, 0, 0, 0, 0]), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_setpriority, [0, 0, 5, 0, 0, 0]), ALLOW);
+        assert_eq!(judge(&program, ARCH, libc::SYS_setpriority, [2, 0, 5, 0, 0, 0]), DENIED);
+        assert_eq!(
+            judge(&program, ARCH, libc::SYS_personality, [0xffff_ffff, 0, 0, 0, 0, 0]),
+            ALLOW
+        );
+        assert_eq!(judge(&program, ARCH, libc::SYS_personality, [0x40000, 0, 0, 0, 0, 0]), DENIED);
+        #[cfg(target_arch = "x86_64")]
+        {
+            let x32 = libc::SYS_connect | libc::c_long::from(X32_BIT);
+            assert_eq!(judge(&program, ARCH, x32, [0; 6]), errno(libc::ENOSYS));
+        }
+    }
+
+    #[test]
+    fn switches_give_back_what_they_name() {
+        let switches =
+            super::super::Switches { ptrace: true, user_namespaces: true, io_uring: true };
+        let confinement = Confinement {
+            enabled: true,
+            layers: Layers::FLOOR,
+            switches,
+            ..Confinement::default()
+        };
+        let program = program(&confinement);
+        for call in TRACING.iter().chain(IO_URING).chain(NESTING) {
+            assert_eq!(judge(&program, ARCH, *call, [0; 6]), ALLOW, "{call}");
+        }
+        assert_eq!(judge(&program, ARCH, libc::SYS_clone3, [0; 6]), ALLOW);
+        assert_eq!(judge(&program, ARCH, libc::SYS_bpf, [0; 6]), DENIED);
+    }
+}

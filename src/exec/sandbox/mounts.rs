@@ -1,0 +1,321 @@
+//! The view of the files that a command gets in a mount namespace of its own.
+//!
+//! Everything is read-only but the folders that the policy lets it write. That also holds what Landlock
+//! does not know: modes, owners, times and extended attributes of files outside of them. Protected places
+//! inside writable folders become read-only again, hidden ones cannot be read, /tmp is the run's own,
+//! /dev/shm and /proc the command's own.
+//!
+//! Every place is opened first, without following a link in its last part, and mounted through the
+//! descriptor: a place that an earlier command swapped for a link is not followed.
+
+use super::namespaces::LAYER;
+use super::{Confinement, LayerError};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Single files that get a mount of their own. With more of them their folders are made writable as
+/// far as mounts go; Landlock still tells the files apart.
+const MAX_FILES: usize = 64;
+
+/// What a command's /dev/shm may hold.
+const SHM_OPTIONS: &str = "mode=1777,size=1g";
+
+fn failed(what: &str, path: &Path, error: io::Error) -> LayerError {
+    LayerError {
+        layer: LAYER,
+        errno: error.raw_os_error().unwrap_or(0),
+        cause: format!("{what} {}: {error}", path.display()),
+    }
+}
+
+pub fn arrange(confinement: &Confinement) -> Result<(), LayerError> {
+    let root = Path::new("/");
+    make_private(root).map_err(|error| failed("private mounts", root, error))?;
+    let writable = writable_places(&confinement.write);
+    for place in &writable {
+        bind_onto_itself(place)?;
+    }
+    let mut read_only = Vec::new();
+    for place in &confinement.mounts.read_only {
+        // What is not there cannot be mounted over; it is looked at after the command.
+        if fs::symlink_metadata(place).is_ok_and(|meta| !meta.is_symlink()) {
+            bind_onto_itself(place)?;
+            read_only.push(place);
+        }
+    }
+    set_read_only(root, true).map_err(|error| failed("read-only", root, error))?;
+    for place in &writable {
+        set_writable(place).map_err(|error| failed("writable", place, error))?;
+    }
+    for place in read_only {
+        set_read_only(place, true).map_err(|error| failed("read-only", place, error))?;
+    }
+    mount_fresh("tmpfs", "/dev/shm", SHM_OPTIONS)?;
+    hide(&confinement.mounts.hidden)?;
+    if let Some(tmp) = &confinement.mounts.tmp {
+        own_tmp(tmp, confinement)?;
+    }
+    mount_fresh("proc", "/proc", "")
+}
+
+/// The places that are mounted writable, outer ones first. Devices need none: a read-only mount does not
+/// hold back what is written through one.
+fn writable_places(write: &[PathBuf]) -> Vec<PathBuf> {
+    let there: Vec<&PathBuf> =
+        write.iter().filter(|path| !path.starts_with("/dev") && path.exists()).collect();
+    let files = there.iter().filter(|path| !path.is_dir()).count();
+    let mut places: Vec<PathBuf> = there
+        .into_iter()
+        .filter_map(|path| match files > MAX_FILES && !path.is_dir() {
+            true => path.parent().map(Path::to_owned),
+            false => Some(path.clone()),
+        })
+        .collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// What is mounted here stays here.
+fn make_private(path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: valid pointers or null where the call ignores them.
+    let done = unsafe {
+        libc::mount(
+            std::ptr::null(),
+            path.as_ptr(),
+            std::ptr::null(),
+            libc::MS_REC | libc::MS_PRIVATE,
+            std::ptr::null(),
+        )
+    };
+    check(done.into()).map(drop)
+}
+
+fn open_place(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// A detached copy of a place with the mounts below it.
+fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
+    let place = open_place(path)?;
+    clone_open(&place)
+}
+
+fn clone_open(place: &OwnedFd) -> io::Result<OwnedFd> {
+    const CLONE: libc::c_uint = 1;
+    const CLOEXEC: libc::c_uint = libc::O_CLOEXEC.cast_unsigned();
+    const RECURSIVE: libc::c_uint = 0x8000;
+    // SAFETY: an empty path with a descriptor of ours.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_open_tree,
+            place.as_raw_fd(),
+            c"".as_ptr(),
+            CLONE | CLOEXEC | RECURSIVE | AtFlags::EMPTY_PATH.bits(),
+        )
+    };
+    let fd = check(fd)?;
+    // SAFETY: a new descriptor, owned here.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Mounts a detached tree over an open place.
+fn attach(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+    const FROM_EMPTY: libc::c_uint = 0x4;
+    const TO_EMPTY: libc::c_uint = 0x40;
+    // SAFETY: empty paths with descriptors of ours.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            place.as_raw_fd(),
+            c"".as_ptr(),
+            FROM_EMPTY | TO_EMPTY,
+        )
+    };
+    check(done).map(drop)
+}
+
+fn bind_onto_itself(path: &Path) -> Result<(), LayerError> {
+    let bound = open_place(path).and_then(|place| attach(&clone_open(&place)?, &place));
+    bound.map_err(|error| failed("bind", path, error))
+}
+
+#[repr(C)]
+struct MountAttr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    userns: u64,
+}
+
+const RDONLY: u64 = 1;
+const NOSUID: u64 = 2;
+
+fn set_attr(path: &Path, attr: &MountAttr, recursive: bool) -> io::Result<()> {
+    let path = c_path(path)?;
+    let flags = if recursive { 0x8000 } else { 0 } | libc::AT_SYMLINK_NOFOLLOW;
+    // SAFETY: the structure has the layout and size of the first version of mount_setattr(2).
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            std::ptr::from_ref(attr),
+            size_of::<MountAttr>(),
+        )
+    };
+    check(done).map(drop)
+}
+
+fn set_read_only(path: &Path, recursive: bool) -> io::Result<()> {
+    let attr = MountAttr { set: RDONLY | NOSUID, clear: 0, propagation: 0, userns: 0 };
+    set_attr(path, &attr, recursive)
+}
+
+/// Makes a place writable with what is mounted below it; where that holds something read-only of the
+/// machine's own, which stays so, the place alone.
+fn set_writable(path: &Path) -> io::Result<()> {
+    let attr = MountAttr { set: 0, clear: RDONLY, propagation: 0, userns: 0 };
+    set_attr(path, &attr, true).or_else(|_| set_attr(path, &attr, false))
+}
+
+fn mount_fresh(kind: &str, at: &str, options: &str) -> Result<(), LayerError> {
+    let mount = || -> io::Result<()> {
+        let (kind, at) = (CString::new(kind)?, CString::new(at)?);
+        let options = CString::new(options)?;
+        let flags = libc::MS_NOSUID | libc::MS_NODEV;
+        // SAFETY: pointers to strings that live until the call has returned.
+        let done = unsafe {
+            libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
+        };
+        check(done.into()).map(drop)
+    };
+    mount().map_err(|error| failed(&format!("a {kind} of its own at"), Path::new(at), error))
+}
+
+/// Covers places by an empty file or folder that nobody may open. They are made in the new /dev/shm and
+/// unlinked there, so that nothing but the mounts is left of them.
+fn hide(places: &[PathBuf]) -> Result<(), LayerError> {
+    if places.is_empty() {
+        return Ok(());
+    }
+    let (file, folder) = (Path::new("/dev/shm/.hidden"), Path::new("/dev/shm/.hidden.d"));
+    let made = || -> io::Result<(OwnedFd, OwnedFd)> {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        fs::OpenOptions::new().write(true).create_new(true).mode(0).open(file)?;
+        fs::DirBuilder::new().mode(0).create(folder)?;
+        Ok((open_place(file)?, open_place(folder)?))
+    };
+    let (file_fd, folder_fd) = made().map_err(|error| failed("cover", file, error))?;
+    for path in places {
+        let cover = || -> io::Result<()> {
+            let place = open_place(path)?;
+            let meta = rustix::fs::fstat(&place)?;
+            let is_folder = rustix::fs::FileType::from_raw_mode(meta.st_mode)
+                == rustix::fs::FileType::Directory;
+            let tree = clone_open(if is_folder { &folder_fd } else { &file_fd })?;
+            attach(&tree, &place)?;
+            set_read_only(path, false)
+        };
+        match cover() {
+            Ok(()) => {}
+            // What is not there any more needs no cover; the runner looks where it went.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("cover", path, error)),
+        }
+    }
+    let _ = fs::remove_file(file);
+    let _ = fs::remove_dir(folder);
+    Ok(())
+}
+
+/// Puts the run's own folder in the place of /tmp. What the policy grants below /tmp, and whatever the
+/// command needs from there, is brought along with the mounts it has got.
+fn own_tmp(tmp: &Path, confinement: &Confinement) -> Result<(), LayerError> {
+    let at = Path::new("/tmp");
+    let mut granted: Vec<&PathBuf> = confinement
+        .read
+        .iter()
+        .chain(&confinement.write)
+        .filter(|path| path.starts_with(at) && path.as_path() != at && path.exists())
+        .collect();
+    granted.sort();
+    granted.dedup();
+    let mut kept: Vec<(&PathBuf, bool, OwnedFd)> = Vec::new();
+    for path in granted {
+        if kept.iter().any(|(outer, ..)| path.starts_with(outer)) {
+            continue;
+        }
+        let tree = clone_tree(path).map_err(|error| failed("keep", path, error))?;
+        kept.push((path, path.is_dir(), tree));
+    }
+    let own = clone_tree(tmp).map_err(|error| failed("keep", tmp, error))?;
+    let place = open_place(at).map_err(|error| failed("open", at, error))?;
+    attach(&own, &place).map_err(|error| failed("an own folder at", at, error))?;
+    for (path, is_folder, tree) in kept {
+        let inside = path.strip_prefix(at).unwrap_or(path);
+        let place = make_place(at, inside, is_folder);
+        place
+            .and_then(|place| attach(&tree, &place))
+            .map_err(|error| failed("bring along", path, error))?;
+    }
+    Ok(())
+}
+
+/// Makes the folders, and the folder or file at their end, that a mount needs below a folder which
+/// commands may write. Whatever stands in the way there and is no folder of its own is taken away.
+fn make_place(base: &Path, inside: &Path, is_folder: bool) -> io::Result<OwnedFd> {
+    let mut folder = open_place(base)?;
+    let mut parts = inside.components().peekable();
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        };
+        let last = parts.peek().is_none();
+        let wants_folder = !last || is_folder;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let is_right = |fd: &OwnedFd| {
+            rustix::fs::fstat(fd).is_ok_and(|meta| {
+                let kind = rustix::fs::FileType::from_raw_mode(meta.st_mode);
+                match wants_folder {
+                    true => kind == rustix::fs::FileType::Directory,
+                    false => kind == rustix::fs::FileType::RegularFile,
+                }
+            })
+        };
+        let found = rustix::fs::openat(&folder, name, flags, Mode::empty()).ok();
+        folder = match found.filter(is_right) {
+            Some(found) => found,
+            None => {
+                let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
+                let _ = rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR);
+                if wants_folder {
+                    rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755))?;
+                } else {
+                    let make = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                    rustix::fs::openat(&folder, name, make, Mode::from_raw_mode(0o644))?;
+                }
+                rustix::fs::openat(&folder, name, flags, Mode::empty())?
+            }
+        };
+    }
+    Ok(folder)
+}

@@ -1,0 +1,159 @@
+//! The processes of one command, seen from the launcher that adopts them all.
+
+use super::sandbox::Limits;
+use std::collections::BTreeSet;
+
+/// How long the launcher tries to end a tree before it reports what is left (a process that waits
+/// inside the kernel for a dead disk cannot be ended by anybody).
+const KILL_PATIENCE_MS: u64 = 5_000;
+
+/// How a process ended: its code or its signal.
+pub(super) type Status = Option<(Option<i32>, Option<i32>)>;
+
+/// Whether everything else in sight is the command's: the launcher is process 1 of its namespace.
+fn is_alone() -> bool {
+    std::process::id() == 1
+}
+
+/// Asks the whole tree to end: its group, and whoever left the group.
+pub(super) fn terminate(pid: i32) {
+    if is_alone() {
+        // SAFETY: everybody but the caller, in this namespace.
+        unsafe { libc::kill(-1, libc::SIGTERM) };
+        return;
+    }
+    // SAFETY: signals the command's own process group.
+    unsafe { libc::kill(-pid, libc::SIGTERM) };
+    for descendant in descendants() {
+        // SAFETY: a process of the tree.
+        unsafe { libc::kill(descendant, libc::SIGTERM) };
+    }
+}
+
+/// Reaps whatever has ended. `Some` once `pid` is among it.
+pub(super) fn reap(pid: Option<i32>) -> Option<Status> {
+    let mut found = None;
+    loop {
+        let mut status = 0;
+        // SAFETY: writes one int.
+        let ended = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+        if ended <= 0 {
+            return found;
+        }
+        if Some(ended) == pid {
+            found = Some(Some(if libc::WIFSIGNALED(status) {
+                (None, Some(libc::WTERMSIG(status)))
+            } else {
+                (Some(libc::WEXITSTATUS(status)), None)
+            }));
+        }
+    }
+}
+
+pub(super) fn reap_blocking(pid: i32) {
+    // SAFETY: waits for our own child, which is on its way out.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+/// True while any child, own or adopted, is alive or unreaped.
+fn has_children() -> bool {
+    // SAFETY: waitid with WNOWAIT only looks.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+            == 0
+    }
+}
+
+/// Kills everything that is left of the command. Returns how many processes that were, and how many
+/// could not be ended.
+pub(super) fn end_tree() -> (u32, u32) {
+    let mut killed = BTreeSet::new();
+    let start = crate::clock::now();
+    loop {
+        reap(None);
+        if !has_children() {
+            return (u32::try_from(killed.len()).unwrap_or(u32::MAX), 0);
+        }
+        let alive = descendants();
+        if is_alone() {
+            // All at once, so that nothing is born meanwhile.
+            // SAFETY: as above.
+            unsafe { libc::kill(-1, libc::SIGKILL) };
+        }
+        for pid in &alive {
+            killed.insert(*pid);
+            // SAFETY: a process of the tree.
+            unsafe { libc::kill(*pid, libc::SIGKILL) };
+        }
+        if crate::clock::millis_since(start) > KILL_PATIENCE_MS {
+            let left = u32::try_from(alive.len()).unwrap_or(u32::MAX);
+            return (u32::try_from(killed.len()).unwrap_or(u32::MAX), left);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// All living descendants, found through the parent of every process.
+fn descendants() -> Vec<i32> {
+    let mut parents = Vec::new();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        if let Some(parent) = parent_of(pid) {
+            parents.push((pid, parent));
+        }
+    }
+    let mut found = Vec::new();
+    let mut next = vec![std::process::id().cast_signed()];
+    while let Some(parent) = next.pop() {
+        for (pid, _) in parents.iter().filter(|(_, of)| *of == parent) {
+            found.push(*pid);
+            next.push(*pid);
+        }
+    }
+    found
+}
+
+/// The parent of a living process; zombies have nothing left to end.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything; fields count from the last one.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let text = std::str::from_utf8(&stat[end + 1..]).ok()?;
+    let mut fields = text.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (state != "Z").then_some(parent)
+}
+
+/// The limit that the tree exceeds, in words.
+pub(super) fn exceeded(limits: &Limits) -> Option<String> {
+    let tree = descendants();
+    if let Some(most) = limits.processes
+        && tree.len() as u64 > most
+    {
+        return Some(format!("more than {most} processes (command_limits.processes)"));
+    }
+    let most = limits.memory?;
+    let used: u64 = tree.iter().map(|pid| own_memory(*pid)).sum();
+    (used > most).then(|| {
+        format!("more than {} MiB of memory (command_limits.memory)", most.div_ceil(1 << 20))
+    })
+}
+
+/// Bytes that a process holds and shares with nobody.
+fn own_memory(pid: i32) -> u64 {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
+    let mut fields = text.split_ascii_whitespace().skip(1).map(|field| field.parse::<u64>());
+    match (fields.next(), fields.next()) {
+        (Some(Ok(resident)), Some(Ok(shared))) => resident.saturating_sub(shared) * page_size(),
+        _ => 0,
+    }
+}
+
+fn page_size() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
