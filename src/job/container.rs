@@ -70,6 +70,14 @@ pub(super) async fn open(
     })?;
     let mut grades = Plan::new(plan.clone()).grades(Layers::default(), &Findings(findings));
     name_the_engine(&mut grades, wanted);
+    if limits.keep_free.is_some() {
+        grades.push(Grade {
+            clause: "command_limits.keep_free".into(),
+            held: Held::NotHeld,
+            by: "nobody looks at the disk for a container".into(),
+            required: true,
+        });
+    }
     Ok((Arc::new(container), grades))
 }
 

@@ -11,8 +11,11 @@ mod targets;
 
 use super::support::{Done, Run, Sandboxed, binary};
 use serde_json::{Value, json};
+use std::ffi::CString;
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use targets::Range;
 
@@ -166,7 +169,7 @@ const TABLE: &[Row] = &[
     row("sysv_shm", "System V shared memory of a process outside", NotHeld, Prevented, "ipc"),
     row(
         "terminal",
-        "type into or write to a terminal outside (`TIOCSTI`)",
+        "type into, write to or read from a terminal outside (`TIOCSTI`)",
         Prevented,
         Prevented,
         "",
@@ -191,8 +194,13 @@ const TABLE: &[Row] = &[
         Ended,
         "",
     ),
-    row("disk_filler", "filling the disk with files inside", NotHeld, NotHeld, "disk"),
+    row("disk_filler", "filling the disk below `command_limits.keep_free`", Ended, Ended, ""),
 ];
+
+/// All but the one attack that needs a disk of its own, and has a test of its own.
+fn rows() -> impl Iterator<Item = &'static Row> {
+    TABLE.iter().filter(|row| row.attack != attacks::FILLER)
+}
 
 fn policy(program: &Path, layers: &str) -> String {
     let program = program.display();
@@ -216,10 +224,11 @@ fn call(program: &Path, attack: &str) -> String {
 /// Runs every attack behind these layers: a fate for each.
 fn attack_all(layers: &str) -> Option<(Vec<Fate>, Value)> {
     let program = std::env::current_exe().unwrap();
-    let place = Sandboxed::with_policy(&policy(&program, layers));
+    let place = Sandboxed::outside_tmp();
+    place.write("policy.yaml", policy(&program, layers));
     place.write("ws/README.md", "x\n");
     place.git_init(&place.path("ws"));
-    let calls: Vec<String> = TABLE.iter().map(|row| call(&program, row.attack)).collect();
+    let calls: Vec<String> = rows().map(|row| call(&program, row.attack)).collect();
     place.write(
         "model.yaml",
         super::support::script(&calls.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -236,8 +245,8 @@ fn attack_all(layers: &str) -> Option<(Vec<Fate>, Value)> {
     }
     done.assert(0, "completed", "completed");
     let outputs = done.outputs();
-    assert_eq!(outputs.len(), TABLE.len(), "{}", done.stderr);
-    let fates = TABLE.iter().zip(&outputs).map(|(row, told)| fate(row, told, &range)).collect();
+    assert_eq!(outputs.len(), calls.len(), "{}", done.stderr);
+    let fates = rows().zip(&outputs).map(|(row, told)| fate(row, told, &range)).collect();
     Some((fates, done.result()["sandbox"].clone()))
 }
 
@@ -259,7 +268,7 @@ fn fate(row: &Row, told: &str, range: &Range) -> Fate {
 
 fn compare(set: &str, fates: &[Fate], grades: &Value, expected: impl Fn(&Row) -> Fate) {
     let mut wrong = String::new();
-    for (row, fate) in TABLE.iter().zip(fates) {
+    for (row, fate) in rows().zip(fates) {
         println!("| {set} | {} | {} |", row.words, fate.words());
         if *fate != expected(row) {
             let _ = writeln!(wrong, "{}: {fate:?}, not {:?}", row.attack, expected(row));
@@ -286,6 +295,64 @@ fn no_attack_gets_further_than_the_floor_says() {
 fn no_attack_gets_further_than_the_full_set_says() {
     if let Some((fates, grades)) = attack_all(", layers: [landlock, seccomp, namespaces]") {
         compare("full", &fates, &grades, |row| row.full);
+    }
+}
+
+/// Fills a disk that is the test's own: a mount where one can be made, or what a container was given
+/// (`TURNKEY_TEST_OWN_DISK`). On a shared one others could free or take what is counted here.
+#[test]
+fn a_command_that_fills_the_disk_is_ended() {
+    const DISK_MIB: u64 = 128;
+    let program = std::env::current_exe().unwrap();
+    for layers in ["[landlock, seccomp]", "[landlock, seccomp, namespaces]"] {
+        let place = Sandboxed::with_policy("");
+        place.write("model.yaml", super::support::script(&[&call(&program, attacks::FILLER)]));
+        let mut run = Run::exec(&place, &["--model", "scripted/model.yaml", "t"]);
+        let free = if std::env::var_os("TURNKEY_TEST_OWN_DISK").is_some() {
+            let fs = rustix::fs::statvfs(place.path("ws")).unwrap();
+            (fs.f_bavail * fs.f_frsize) >> 20
+        } else if mount_over(&mut Command::new("true"), &place.path("ws"), DISK_MIB)
+            .status()
+            .is_ok()
+        {
+            mount_over(run.command(), &place.path("ws"), DISK_MIB);
+            DISK_MIB
+        } else {
+            println!("SKIPPED: no disk of its own can be had (needs the right to mount)");
+            return;
+        };
+        let keep = format!("keep_free: {}MiB, timeout:", free - 48);
+        let text = policy(&program, &format!(", layers: {layers}")).replace("timeout:", &keep);
+        place.write("policy.yaml", text);
+        let done = run.start().wait(Duration::from_secs(60));
+        if done.status == 20 && layers.contains("namespaces") {
+            println!("SKIPPED: the set with namespaces cannot be had here: {}", done.stderr);
+            continue;
+        }
+        done.assert(0, "completed", "completed");
+        let told = &done.outputs()[0];
+        assert!(told.contains("(command_limits.keep_free)"), "{layers}: {told}");
+    }
+}
+
+/// Puts an empty disk of this size over a folder, for this command and what it starts alone.
+fn mount_over<'a>(command: &'a mut Command, at: &Path, mib: u64) -> &'a mut Command {
+    let at = CString::new(at.to_str().unwrap()).unwrap();
+    let options = CString::new(format!("size={mib}m")).unwrap();
+    // SAFETY: only system calls between fork and exec, with strings that the closure owns.
+    unsafe {
+        command.pre_exec(move || {
+            let none = std::ptr::null::<libc::c_char>();
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            let tmpfs = c"tmpfs".as_ptr();
+            if libc::unshare(libc::CLONE_NEWNS) != 0
+                || libc::mount(none, c"/".as_ptr(), none, private, none.cast()) != 0
+                || libc::mount(tmpfs, at.as_ptr(), tmpfs, 0, options.as_ptr().cast()) != 0
+            {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        })
     }
 }
 

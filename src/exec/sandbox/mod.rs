@@ -132,6 +132,8 @@ pub struct Limits {
     pub processes: Option<u64>,
     /// Bytes of memory that are nobody else's.
     pub memory: Option<u64>,
+    /// Bytes that must stay free on each file system that the command may write.
+    pub keep_free: Option<u64>,
 }
 
 /// A layer that could not be put in force.

@@ -21,7 +21,8 @@ const FORK_LIFE: Duration = Duration::from_secs(2);
 /// The hog: so many processes with so many MiB each.
 const HOGS: usize = 4;
 const HOG_MIB: usize = 100;
-/// The filler writes so many MiB.
+/// The attack that is told of no targets: its disk is mounted over them. It writes so many MiB.
+pub const FILLER: &str = "disk_filler";
 const FILL_MIB: usize = 96;
 
 /// What the ways of one attack came to.
@@ -68,12 +69,14 @@ fn attack() {
     else {
         return;
     };
-    let targets = Targets::wait_for();
-    let Some((_, attack)) = ATTACKS.iter().find(|(known, _)| *known == name) else {
-        panic!("no attack is called {name}");
-    };
     let mut ways = Ways::default();
-    attack(&targets, &mut ways);
+    if name == FILLER {
+        disk_filler(&mut ways);
+    } else {
+        let known = ATTACKS.iter().find(|(known, _)| *known == name);
+        let (_, attack) = known.unwrap_or_else(|| panic!("no attack is called {name}"));
+        attack(&Targets::wait_for(), &mut ways);
+    }
     println!("\nATTACK {name} {}", ways.report());
 }
 
@@ -120,7 +123,6 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("core_dump", core_dump),
     ("fork_bomb", fork_bomb),
     ("memory_hog", memory_hog),
-    ("disk_filler", disk_filler),
 ];
 
 fn overwrite(path: &Path) -> io::Result<()> {
@@ -713,7 +715,11 @@ fn terminal(t: &Targets, ways: &mut Ways) {
     for path in [t.terminal.as_path(), Path::new("/dev/tty")] {
         for write in [false, true] {
             let mut options = OpenOptions::new();
-            let opened = options.read(!write).write(write).custom_flags(libc::O_NOCTTY).open(path);
+            let opened = options
+                .read(!write)
+                .write(write)
+                .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
+                .open(path);
             tries.push((path.display().to_string(), opened));
         }
     }
@@ -730,6 +736,7 @@ fn terminal(t: &Targets, ways: &mut Ways) {
             ways.call(&format!("TIOCLINUX on {name}"), libc::ioctl(fd, LINUX, &raw const byte));
         }
         ways.tried(&format!("write to {name}"), file.write_all(b"!"));
+        ways.tried(&format!("read from {name}"), file.read_exact(&mut [0]));
     }
     for fd in 0..3 {
         let byte = b'!';
@@ -920,14 +927,17 @@ fn memory_hog(_: &Targets, ways: &mut Ways) {
     }
 }
 
-fn disk_filler(_: &Targets, ways: &mut Ways) {
+fn disk_filler(ways: &mut Ways) {
     let block = vec![1u8; 1 << 20];
-    let filled = File::create("filler").and_then(|mut file| {
-        for _ in 0..FILL_MIB {
-            file.write_all(&block)?;
-        }
-        Ok(())
+    let filled = (0..FILL_MIB).try_for_each(|number| {
+        // Several files, each of which is small; slow enough for whoever looks.
+        std::thread::sleep(Duration::from_millis(10));
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(format!("fill-{}", number % 8))?;
+        file.write_all(&block)
     });
-    let _ = fs::remove_file("filler");
+    for number in 0..8 {
+        let _ = fs::remove_file(format!("fill-{number}"));
+    }
     ways.tried(&format!("{FILL_MIB} MiB"), filled);
 }

@@ -354,6 +354,8 @@ fn terminal() -> ((OwnedFd, OwnedFd), PathBuf) {
     let mut settings = rustix::termios::tcgetattr(&slave).unwrap();
     settings.make_raw();
     rustix::termios::tcsetattr(&slave, rustix::termios::OptionalActions::Now, &settings).unwrap();
+    // Somebody has typed a letter, which is not for the attacker.
+    rustix::io::write(&master, b"k").unwrap();
     ((master, slave), PathBuf::from(name.into_string().unwrap()))
 }
 
