@@ -321,7 +321,7 @@ fn a_command_that_fills_the_disk_is_ended() {
             println!("SKIPPED: no disk of its own can be had (needs the right to mount)");
             return;
         };
-        let keep = format!("keep_free: {}MiB, timeout:", free - 48);
+        let keep = format!("keep_free: {}MiB, timeout:", free - 12);
         let text = policy(&program, &format!(", layers: {layers}")).replace("timeout:", &keep);
         place.write("policy.yaml", text);
         let done = run.start().wait(Duration::from_secs(60));

@@ -294,28 +294,26 @@ fn terminals(program: &mut Program) {
 /// Sockets. Every connect(2) is judged and made by the supervisor, on its own copy of the address.
 ///
 /// What sends to an address without a connect must not be there at all where the kernel does not hold
-/// it by itself: datagram sockets (their sendmsg(2) takes an address that no filter can see) are refused
-/// unless a network namespace or mounts leave them nothing to reach, and so is TCP's fast open.
+/// it by itself: Unix datagram sockets are refused (their sendmsg(2) takes an address that no filter can
+/// see, and mounts that cannot be written do not hold it back either), and so is TCP's fast open. A raw
+/// Unix socket is a datagram one by another name, so that the kinds that stay are named.
 fn sockets(program: &mut Program, confinement: &Confinement) {
     program.call(libc::SYS_connect, NOTIFY);
     let alone = confinement.layers.namespaces;
-    let unix_datagrams = if alone { ALLOW } else { DENIED };
     program.block(libc::SYS_socketpair, |block| {
         block.load(argument(0));
         block.put(EQUAL, low_family(libc::AF_UNIX), 1, 0);
         block.answer(DENIED);
         block.load(argument(1));
         block.put(AND, SOCKET_KIND, 0, 0);
-        block.equal(2, unix_datagrams);
-        block.answer(ALLOW);
+        connected_kinds(block);
     });
     program.block(libc::SYS_socket, |block| {
         block.load(argument(0));
-        block.put(EQUAL, low_family(libc::AF_UNIX), 0, 5);
+        block.put(EQUAL, low_family(libc::AF_UNIX), 0, 7);
         block.load(argument(1));
         block.put(AND, SOCKET_KIND, 0, 0);
-        block.equal(2, unix_datagrams);
-        block.answer(ALLOW);
+        connected_kinds(block);
         match confinement.wall {
             Wall::None => {}
             Wall::Open => {
@@ -348,6 +346,13 @@ fn sockets(program: &mut Program, confinement: &Confinement) {
             });
         }
     }
+}
+
+/// Kinds of Unix sockets that reach nobody without a connect. The accumulator holds the kind.
+fn connected_kinds(block: &mut Program) {
+    block.equal(low_family(libc::SOCK_STREAM), ALLOW);
+    block.equal(low_family(libc::SOCK_SEQPACKET), ALLOW);
+    block.answer(DENIED);
 }
 
 /// The list of interfaces and addresses, which name look-ups read; changing anything takes privileges.
@@ -447,8 +452,14 @@ mod tests {
             for wall in [Wall::None, Wall::Loopback, Wall::Proxy(1), Wall::Open] {
                 let program = walls(wall, layers);
                 assert_eq!(socket(&program, libc::AF_UNIX, stream, 0), ALLOW, "{wall:?}");
-                let unix_datagram = if alone { ALLOW } else { DENIED };
-                assert_eq!(socket(&program, libc::AF_UNIX, datagram, 0), unix_datagram);
+                for kind in [datagram, libc::SOCK_RAW, libc::SOCK_RDM] {
+                    assert_eq!(socket(&program, libc::AF_UNIX, kind, 0), DENIED);
+                    let pair = [libc::AF_UNIX, kind].map(|word| u64::from(word.unsigned_abs()));
+                    let pair = [pair[0], pair[1], 0, 0, 0, 0];
+                    assert_eq!(judge(&program, ARCH, libc::SYS_socketpair, pair), DENIED);
+                }
+                let packets = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK;
+                assert_eq!(socket(&program, libc::AF_UNIX, packets, 0), ALLOW, "{wall:?}");
                 let inet = match wall {
                     Wall::None => DENIED,
                     Wall::Open => ALLOW,

@@ -23,7 +23,7 @@ const HOGS: usize = 4;
 const HOG_MIB: usize = 100;
 /// The attack that is told of no targets: its disk is mounted over them. It writes so many MiB.
 pub const FILLER: &str = "disk_filler";
-const FILL_MIB: usize = 96;
+const FILL_MIB: usize = 32;
 
 /// What the ways of one attack came to.
 #[derive(Default)]
@@ -645,6 +645,8 @@ fn unix_datagram(t: &Targets, ways: &mut Ways) {
     let path = t.sockets().join("d");
     ways.tried("sendto", reach(path.as_os_str().as_bytes(), libc::SOCK_DGRAM, true));
     ways.tried("connect", reach(path.as_os_str().as_bytes(), libc::SOCK_DGRAM, false));
+    // The same kind by another name.
+    ways.tried("raw", reach(path.as_os_str().as_bytes(), libc::SOCK_RAW, true));
     // A pair has two sockets that are connected already; a datagram may be sent elsewhere all the same.
     let mut pair = [0; 2];
     let (address, length) = unix_address(path.as_os_str().as_bytes());
@@ -931,7 +933,7 @@ fn disk_filler(ways: &mut Ways) {
     let block = vec![1u8; 1 << 20];
     let filled = (0..FILL_MIB).try_for_each(|number| {
         // Several files, each of which is small; slow enough for whoever looks.
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(25));
         let mut file =
             OpenOptions::new().create(true).append(true).open(format!("fill-{}", number % 8))?;
         file.write_all(&block)
