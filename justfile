@@ -35,3 +35,7 @@ doc:
 # Linters for everything that is not Rust, the image, the example in a container
 full:
     bash .ci/full
+
+# What takes too long for every push: two hundred kills, each gone on with
+soak:
+    TURNKEY_SOAK=200 cargo test --test it killed::

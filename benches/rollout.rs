@@ -3,6 +3,7 @@
 use divan::{Bencher, counter::BytesCount};
 use std::path::Path;
 use std::sync::Arc;
+use turnkey::job::Past;
 use turnkey::protocol::{CallId, Effect, Item, ResultKind, Role, ToolResult};
 use turnkey::rollout::{Masker, Reader, Record, RolloutWriter, read, verify};
 
@@ -110,6 +111,17 @@ fn verify_10_000_records(bencher: Bencher) {
     let path = folder.path().join("r.jsonl");
     let bytes = long_rollout(&path);
     bencher.counter(BytesCount::new(bytes)).bench_local(|| verify(&path).expect("read").ok);
+}
+
+/// What a resume does before anything else: the Session folded out of its record.
+#[divan::bench(sample_count = 10)]
+fn fold_10_000_records(bencher: Bencher) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.jsonl");
+    let bytes = long_rollout(&path);
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench_local(|| Past::read(&path, None).expect("read").0.history.len());
 }
 
 /// Masking of output that holds no secret, which is nearly all of it.

@@ -50,6 +50,12 @@ pub fn under_github() -> bool {
     get("GITHUB_ACTIONS").as_deref() == Some("true")
 }
 
+/// Where a step of GitHub Actions puts its outputs and its summary; nothing elsewhere.
+pub fn github_files() -> (Option<PathBuf>, Option<PathBuf>) {
+    let file = |name: &str| get(name).filter(|_| under_github()).map(PathBuf::from);
+    (file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
+}
+
 /// The proxy variables as they stand, both cases.
 pub fn proxies() -> ProxySettings {
     let setting = |names: [&str; 2]| {

@@ -2,7 +2,7 @@
 
 use super::exec_input::{self, Refused};
 use super::finish::{self, Finishing};
-use super::{env, exit, faults, signals};
+use super::{env, exit, faults, host, signals};
 use crate::cli::ExecArgs;
 use crate::clock;
 use crate::job::{self, Artifacts, Controls, Face, Prepared, RunInput};
@@ -16,6 +16,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::mpsc;
 
 pub async fn run(args: ExecArgs, output: &Output, started: Instant) -> u8 {
     // An older run's result in the named folder must not survive this one, however it ends.
@@ -52,7 +53,15 @@ pub(super) async fn start(
     output: &Output,
 ) -> u8 {
     let mode = mode(&gathered.settings);
-    let prepared = match job::prepare(gathered, artifacts.as_ref()).await {
+    let mut signals = match signals::watch() {
+        Ok(signals) => signals,
+        Err(error) => {
+            let message = format!("signals cannot be received: {error}");
+            let outcome = Outcome::new(State::Unavailable, "signals", message);
+            return refused(output, &outcome, artifacts.as_ref()).await;
+        }
+    };
+    let prepared = match job::prepare(gathered, artifacts.as_ref(), &mut signals).await {
         Ok(prepared) => prepared,
         Err(outcome) => return refused(output, &outcome, artifacts.as_ref()).await,
     };
@@ -62,8 +71,8 @@ pub(super) async fn start(
         return 0;
     }
     let broken = Broken::of(&prepared);
-    let guarded = AssertUnwindSafe(go(prepared, artifacts.as_ref(), output, mode)).catch_unwind();
-    match guarded.await {
+    let going = go(prepared, artifacts.as_ref(), output, mode, signals);
+    match AssertUnwindSafe(going).catch_unwind().await {
         Ok(status) => status,
         Err(panic) => broken.end(output, artifacts.as_ref(), &*panic).await,
     }
@@ -105,32 +114,33 @@ pub(super) async fn refused(
     if !outcome.hint.is_empty() {
         output.stderr(format!("  hint: {}", outcome.hint)).await;
     }
+    let now = clock::stamp();
+    let mut record = ResultRecord::running("", "", &now);
+    record.end(outcome, &now, 0, exit::status);
     if let Some(artifacts) = artifacts {
-        let now = clock::stamp();
-        let mut record = ResultRecord::running("", "", &now);
-        record.end(outcome, &now, 0, exit::status);
+        record.artifacts.directory = artifacts.path().display().to_string();
         let bytes = serde_json::to_vec_pretty(&record).unwrap_or_default();
         if let Err(error) = artifacts.put("result.json", &bytes) {
             output.stderr(format!("turnkey: result.json could not be written: {error}")).await;
         }
     }
+    // What was refused holds no secret that was read from anywhere.
+    host::tell(&record, None, &Masker::new([("", ""); 0]), output).await;
     status
 }
 
 /// The run itself: everything from here on leaves a result.
-async fn go(prepared: Prepared, artifacts: Option<&Artifacts>, output: &Output, mode: Mode) -> u8 {
+async fn go(
+    prepared: Prepared,
+    artifacts: Option<&Artifacts>,
+    output: &Output,
+    mode: Mode,
+    signals: mpsc::Receiver<Signal>,
+) -> u8 {
     let began = clock::stamp();
     let masker = prepared.masker.clone();
     let run_folder = prepared.folder.dir.clone();
     prepared.folder.point_latest();
-    let signals = match signals::watch() {
-        Ok(signals) => signals,
-        Err(error) => {
-            let message = format!("signals cannot be received: {error}");
-            let outcome = Outcome::new(State::Unavailable, "signals", message);
-            return refused(output, &outcome, artifacts).await;
-        }
-    };
     let running =
         ResultRecord::running(prepared.folder.id.as_str(), prepared.parts.session.as_str(), &began);
     if let Err(outcome) = write_running(&running, &run_folder, artifacts, &masker) {
@@ -160,7 +170,7 @@ async fn go(prepared: Prepared, artifacts: Option<&Artifacts>, output: &Output, 
     }
     let finishing =
         Finishing { began: &began, started, run_folder: &run_folder, shown: &shown, artifacts };
-    finish::finish(end, leftover, finishing, &mut face.reporter).await
+    finish::finish(end, leftover, finishing, &mut face.reporter, output).await
 }
 
 /// `result.json` says `running` from the start, so that a run that is killed is no success.
@@ -186,11 +196,7 @@ fn write_running(
 
 /// The Outcome is recorded and stands. A signal now means that nothing may wait for a slow reader any
 /// more, and a second one ends the process.
-async fn signalled_late(
-    mut signals: tokio::sync::mpsc::Receiver<Signal>,
-    output: Output,
-    mut signalled: bool,
-) {
+async fn signalled_late(mut signals: mpsc::Receiver<Signal>, output: Output, mut signalled: bool) {
     while let Some(signal) = signals.recv().await {
         if signalled {
             kill(signal);

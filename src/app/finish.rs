@@ -1,12 +1,12 @@
 //! The end of a run on disk and on the streams: artifacts, result, summary, last lines.
 
-use super::exit;
+use super::{exit, host};
 use crate::clock;
 use crate::job::{Artifacts, CommandLog, Leftover, RunEnd, RunLogs};
 use crate::protocol::{Outcome, State};
 use crate::report::{
-    self, ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Finish, Prices, Reporter,
-    ResultRecord, ToolCalls, summary, write_atomic, write_result,
+    self, ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Finish, Output, Prices,
+    Reporter, ResultRecord, ToolCalls, summary, write_atomic, write_result,
 };
 use crate::rollout::Masker;
 use crate::session::cost;
@@ -32,6 +32,7 @@ pub async fn finish(
     leftover: Leftover,
     at: Finishing<'_>,
     reporter: &mut Reporter,
+    output: &Output,
 ) -> u8 {
     let mut outcome = end.outcome.clone();
     let mut record = record(&end, &leftover, &at);
@@ -50,6 +51,9 @@ pub async fn finish(
             let _ = write_result(&folder, &record, &leftover.masker);
         }
     }
+    record.end(&outcome, &clock::stamp(), clock::millis_since(at.started), exit::status);
+    let message = end.summary.final_message.as_deref();
+    host::tell(&record, message, &leftover.masker, output).await;
     let status = exit::status(outcome.state);
     let shown = if outcome.reason == "artifacts.publish" { at.run_folder } else { at.shown };
     reporter
@@ -90,8 +94,8 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
         failed: summary.calls.failed.into(),
         denied: summary.calls.denied.into(),
     };
-    let evidence = &end.evidence;
-    record.changed = !evidence.record.files.is_empty();
+    let evidence = &end.taken.evidence;
+    record.changed = !evidence.record.files.is_empty() || !end.taken.earlier.is_empty();
     record.changed_files = evidence
         .record
         .files
@@ -106,6 +110,10 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
         })
         .collect();
     record.not_in_diff = evidence.not_in_diff.iter().chain(&evidence.inexact).cloned().collect();
+    let earlier = end.taken.earlier.iter();
+    record
+        .not_in_diff
+        .extend(earlier.map(|path| format!("{path}: changed by an earlier Turn of this session")));
     record.checks = end.collected.checks.iter().map(check).collect();
     record.denials = end
         .collected
@@ -135,6 +143,7 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
         .collect();
     record.digests = Digests {
         policy: leftover.policy_digest.clone(),
+        spec: leftover.spec_digest.clone(),
         diff: evidence.record.digest.clone(),
         start_tree: evidence.record.start_tree.clone(),
         end_tree: evidence.record.end_tree.clone(),
@@ -176,10 +185,10 @@ fn write_all(
     let write = |name: &str, bytes: &[u8]| {
         write_atomic(&folder, name, bytes).map_err(|error| error.to_string())
     };
-    if !end.diff_withheld {
-        write("turn.diff", &end.evidence.diff.bytes)?;
+    if !end.taken.diff_withheld {
+        write("turn.diff", &end.taken.evidence.diff.bytes)?;
     }
-    if let Some(start) = &end.start_diff {
+    if let Some(start) = &end.taken.start_diff {
         write("start.diff", start)?;
     }
     let message = end.summary.final_message.as_deref().unwrap_or_default();
@@ -190,8 +199,8 @@ fn write_all(
     record.artifacts = ArtifactPaths {
         directory: at.shown.display().to_string(),
         rollout: named("rollout.jsonl"),
-        diff: if end.diff_withheld { None } else { named("turn.diff") },
-        start_diff: end.start_diff.as_ref().and_then(|_| named("start.diff")),
+        diff: if end.taken.diff_withheld { None } else { named("turn.diff") },
+        start_diff: end.taken.start_diff.as_ref().and_then(|_| named("start.diff")),
         last_message: named("last-message.md"),
         summary: named("summary.md"),
         report: None,

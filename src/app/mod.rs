@@ -9,6 +9,7 @@ mod exec_input;
 pub mod exit;
 mod faults;
 mod finish;
+mod host;
 mod policy;
 mod replay;
 mod resume;

@@ -45,7 +45,7 @@ pub(super) async fn make(
             let _ = std::fs::remove_dir(std::mem::replace(&mut folder.copy, copy));
             place = place.moved(&folder.copy)?;
         }
-        None => place = place.isolated(input, folder)?,
+        None => place = place.isolated(input, folder).await?,
     }
     let exec = Hands::make(input, &place, folder, artifacts, masker.clone(), warnings).await?;
     folder.logs = exec.logs;

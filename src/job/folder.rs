@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Folders of one run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RunFolder {
     pub id: RunId,
     /// Rollout, result, diff: outside every root a command may write.

@@ -37,4 +37,4 @@ pub use prepare::{MakeTools, Prepared, RunInput, dry_run, prepare};
 pub use prompt::{SentPrompt, sent_prompt};
 pub use replay::{Difference, Replayed, Tools, recorded_settings, replay};
 pub use resume::{GO_ON, Going, Kind};
-pub use run::{Controls, Face, Leftover, RunEnd, run};
+pub use run::{Controls, Face, Leftover, RunEnd, Taken, run};

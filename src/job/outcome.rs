@@ -89,7 +89,7 @@ fn completed(facts: &Facts<'_>) -> Vec<Outcome> {
     }
     if facts.fail_on_changes && facts.changed {
         all.push(
-            Outcome::new(State::ChangesFound, "changes_found", "the turn changed files")
+            Outcome::new(State::ChangesFound, "changes_found", "the session changed files")
                 .hint("turn.diff holds the change"),
         );
     }

@@ -31,10 +31,12 @@ pub struct Past {
     pub history: Vec<Arc<Item>>,
     /// Turns whose items are still in the history, oldest first.
     pub turns: Vec<PastTurn>,
-    /// Calls without a result that can have taken effect, and results that do not know.
+    /// Calls without a result that can have taken effect, where the model was not told of them yet.
     pub unknown: Vec<ToolCall>,
     /// Calls without a result that certainly did not begin.
     pub not_started: HashSet<CallId>,
+    /// Those of them that the model was not told of yet.
+    pub unbegun: Vec<ToolCall>,
     /// Paths that the Turns so far have changed, as far as the record knows.
     pub changed: BTreeSet<String>,
     /// Id of the tree that the last Turn left, where its end was recorded.
@@ -137,6 +139,8 @@ pub struct PastFold {
     /// The way from the repository's root to the workspace, which paths of a diff begin with.
     prefix: String,
     response: Option<LastResponse>,
+    /// The last record that told the model of calls without a result.
+    told_at: u64,
     /// What the calls of the Turn came to.
     calls: CallCounts,
     first_denial: Option<String>,
@@ -246,10 +250,8 @@ impl PastFold {
                 self.response = None;
             }
             // What opens a Turn that takes an answer up says nothing that asks for another.
-            Item::Message {
-                fragment: Some(Fragment::Environment | Fragment::Interruption),
-                ..
-            } => {}
+            Item::Message { fragment: Some(Fragment::Environment), .. } => {}
+            Item::Message { fragment: Some(Fragment::Interruption), .. } => self.told_at = seq,
             Item::Message { fragment: Some(Fragment::Task), text, .. } => {
                 if self.past.untold_task.as_ref() == Some(text) {
                     self.past.untold_task = None;
@@ -300,6 +302,7 @@ impl PastFold {
         self.items.retain(|(seq, _)| *seq <= to_seq);
         self.past.turns.retain(|turn| turn.before_seq < to_seq);
         self.verdicts.clear();
+        self.told_at = self.told_at.min(to_seq);
         self.past.untold_task = None;
         self.forget_answer();
     }
@@ -313,6 +316,15 @@ impl PastFold {
         let answer = self.answer();
         let mut past = self.past;
         past.answer = answer;
+        let told_at = self.told_at;
+        let told: HashSet<CallId> = self
+            .items
+            .iter()
+            .filter_map(|(seq, item)| match item.as_ref() {
+                Item::ToolCall(call) if *seq < told_at => Some(call.call_id.clone()),
+                _ => None,
+            })
+            .collect();
         past.history = self.items.into_iter().map(|(_, item)| item).collect();
         let answered: HashSet<&CallId> = past
             .history
@@ -334,9 +346,12 @@ impl PastFold {
                 }
                 _ => {
                     past.not_started.insert(call.call_id.clone());
+                    past.unbegun.push(call.clone());
                 }
             }
         }
+        past.unknown.retain(|call| !told.contains(&call.call_id));
+        past.unbegun.retain(|call| !told.contains(&call.call_id));
         past
     }
 }

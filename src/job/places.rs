@@ -112,17 +112,27 @@ fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput) {
     places.extend(Found::of(&wide.iter().collect::<Vec<_>>()).places);
     let writable = |path: &PathBuf| input.write.iter().any(|root| path.starts_with(root));
     // A file that a write rule names letter by letter may be written though it is agent configuration.
-    let stays = |path: &PathBuf| around.protected.contains(path) || files.may_write(path).is_err();
+    // A pattern for all that is in a folder does not speak of the folder itself.
+    let stays = |path: &PathBuf| {
+        around.protected.contains(path)
+            || files.may_write(path).is_err()
+            || files.may_write(&path.join("any")).is_err()
+    };
     places.retain(|path| writable(path) && stays(path));
     places.sort();
     places.dedup();
     if policy.writes_git() {
+        input.held = places.iter().filter(|path| is_git_data(path, around)).cloned().collect();
         places = places.iter().flat_map(|path| within_git(path, around)).collect();
     }
     let named = Found::matchers(files.protect.iter().filter(|pattern| !is_ours(pattern)));
     input.protects_by_name =
         places.iter().any(|path| named.iter().any(|matcher| matcher.is_match(path)));
     input.protected_inside = places;
+}
+
+fn is_git_data(path: &Path, around: &Surroundings) -> bool {
+    path.is_dir() && (around.git_dirs.iter().any(|dir| dir == path) || path.ends_with(".git"))
 }
 
 /// With a rule that lets git change the repository, what stays protected of its data is what would make

@@ -16,7 +16,7 @@ use crate::exec::sandbox::{Grade, Plan};
 use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig};
 use crate::model::{self, Model, ModelConfig, RetryPolicy};
 use crate::policy::{Ground, Policy, PolicyFile};
-use crate::protocol::{Item, Outcome, PromptOptions, RunId, State};
+use crate::protocol::{Item, Outcome, PromptOptions, RunId, Signal, State};
 use crate::rollout::Masker;
 use crate::session::{Limits, SessionParts, TurnConfig};
 use crate::spec::{self, Fault, Isolate, Settings};
@@ -26,6 +26,7 @@ use crate::workspace::{self, Workspace};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use tokio::sync::mpsc;
 
 /// A variable of the runner's environment by name.
 pub type Lookup = Box<dyn Fn(&str) -> Option<String>>;
@@ -100,15 +101,22 @@ pub(super) fn unavailable(reason: &str, message: impl Into<String>, hint: &str) 
     Box::new(Outcome::new(State::Unavailable, reason, message).hint(hint).retryable(true))
 }
 
+fn interrupted(signal: Signal) -> Refusal {
+    let text = format!("the run was interrupted by {} before it began", signal.name());
+    Box::new(Outcome::new(State::Interrupted(signal), "interrupted", text).retryable(true))
+}
+
 fn faults(reason: &str, list: &[Fault]) -> Refusal {
     let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
     invalid(reason, lines.join("\n"))
 }
 
-/// Makes a run ready. `artifacts` is the claimed folder, if one was named.
+/// Makes a run ready. `artifacts` is the claimed folder, if one was named; a signal that arrives
+/// meanwhile ends it here, with nothing left behind.
 pub async fn prepare(
     mut input: RunInput,
     artifacts: Option<&Artifacts>,
+    signals: &mut mpsc::Receiver<Signal>,
 ) -> Result<Prepared, Refusal> {
     let place = Place::find(&input, artifacts)?;
     let mut warnings = input.settings.notes.clone();
@@ -125,7 +133,12 @@ pub async fn prepare(
             "set HOME or XDG_STATE_HOME to a folder outside the workspace",
         )
     })?;
-    let made = make(&mut input, place, &mut folder, artifacts, masker.clone(), &mut warnings).await;
+    let making = make(&mut input, place, &mut folder, artifacts, masker.clone(), &mut warnings);
+    let made = tokio::select! {
+        biased;
+        Some(signal) = signals.recv() => Err(interrupted(signal)),
+        made = making => made,
+    };
     let Made { place, exec_grades, parts, parent } = match made {
         Ok(made) => made,
         Err(refusal) => {
@@ -192,12 +205,16 @@ impl Place {
 
     /// With `isolate: copy` the place moves into the copy; the original is not even readable then,
     /// unless the policy names it.
-    pub(super) fn isolated(self, input: &RunInput, folder: &RunFolder) -> Result<Self, Refusal> {
+    pub(super) async fn isolated(
+        self,
+        input: &RunInput,
+        folder: &RunFolder,
+    ) -> Result<Self, Refusal> {
         if input.settings.isolate.value == Isolate::None {
             return Ok(self);
         }
-        let copied = copy_tree(&self.workspace, &folder.copy, &self.ground.protected);
-        copied.map_err(|error| {
+        let (from, to) = (self.workspace.clone(), folder.copy.clone());
+        copy_tree(from, to, self.ground.protected.clone()).await.map_err(|error| {
             unavailable(
                 "isolate.copy",
                 format!("{} could not be copied: {error}", self.workspace.display()),

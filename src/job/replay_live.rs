@@ -19,7 +19,7 @@ pub(super) async fn replay(
     recorded: Arc<RecordedRun>,
     mut input: RunInput,
     face: &mut dyn Face,
-    controls: Controls,
+    mut controls: Controls,
 ) -> Result<Replayed, Refusal> {
     let holder = super::folder::RunFolder::create(&input.bases, &|_| false).map_err(|why| {
         let hint = "set HOME to a folder that can be written";
@@ -37,7 +37,7 @@ pub(super) async fn replay(
         input.model_instead = Some(model.clone());
         input.started = crate::clock::now();
         input.task.clone_from(&recorded.task);
-        let mut prepared = prepare(input, None).await?;
+        let mut prepared = prepare(input, None, &mut controls.signals).await?;
         if prepared.parts.world.policy.digest() != recorded.started.policy_digest {
             throw_away(&prepared.folder);
             return Err(Box::new(

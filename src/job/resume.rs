@@ -282,17 +282,7 @@ impl Going {
         about.cut_short = self.past.cut_short();
         about.unmet = self.past.unmet.clone();
         about.unknown = self.past.unknown.iter().map(in_words).collect();
-        about.not_started = self
-            .past
-            .history
-            .iter()
-            .filter_map(|item| match item.as_ref() {
-                Item::ToolCall(call) if self.past.not_started.contains(&call.call_id) => {
-                    Some(in_words(call))
-                }
-                _ => None,
-            })
-            .collect();
+        about.not_started = self.past.unbegun.iter().map(in_words).collect();
         let mut items: Vec<Item> = fresh.into_iter().filter(|item| self.is_new(item)).collect();
         // A follow-up does not take the place of a task that the model was never told.
         let untold = self.past.untold_task.as_ref().filter(|task| self.follow_up && *task != GO_ON);

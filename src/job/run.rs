@@ -5,15 +5,20 @@ use super::outcome::{self, Facts};
 use super::prepare::Prepared;
 use crate::clock;
 use crate::diff::{self, DiffOptions};
-use crate::exec;
+use crate::exec::{self, sandbox::Grade};
 use crate::protocol::{Event, EventMsg, Op, Outcome, Signal, State, TurnEnd, TurnSummary};
-use crate::rollout::{Record, RunFinishedRecord, RunStartedRecord, WorkspaceIdentity};
+use crate::rollout::{
+    Masker, Record, RolloutError, RolloutWriter, RunFinishedRecord, RunStartedRecord,
+    WorkspaceIdentity,
+};
 use crate::session::{self, SessionHandle, SessionParts};
-use crate::tools;
-use crate::verify::{self, Evidence};
+use crate::spec::Settings;
+use crate::tools::{self, ToolWorld};
+use crate::verify::{self, Demands, Evidence, Verifier};
+use crate::workspace::{Workspace, WorkspaceError};
 use futures_util::future::BoxFuture;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Whoever shows a run to people and programs.
@@ -39,11 +44,7 @@ pub struct RunEnd {
     pub outcome: Outcome,
     pub summary: TurnSummary,
     pub collected: Collected,
-    pub evidence: Evidence,
-    /// The start's difference from its commit, where it was dirty.
-    pub start_diff: Option<Vec<u8>>,
-    /// True where the diff holds a known secret and must not be published.
-    pub diff_withheld: bool,
+    pub taken: Taken,
 }
 
 /// How long a slow reader may hold up a run that is out of time.
@@ -51,73 +52,162 @@ const READER_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs the Turn and computes the one Outcome.
 pub async fn run(
-    prepared: Prepared,
+    mut prepared: Prepared,
     face: &mut dyn Face,
     mut controls: Controls,
 ) -> (RunEnd, Leftover) {
-    let Prepared {
-        parts,
-        task,
-        masker,
-        settings,
-        policy_file,
-        grades,
-        root,
-        prefix,
-        started,
-        folder,
-        warnings,
-        folder_of_settings,
-        parent,
-    } = prepared;
     exec::adopt_orphans();
-    let rollout = parts.rollout.clone();
-    let world = parts.world.clone();
-    let on_deny = parts.config.on_deny;
-    let model = parts.model.id().to_owned();
-    let session = parts.session.to_string();
-    let deadline = parts.config.limits.deadline;
-    let mut started_record =
-        run_started(&parts, &folder.id, &settings, &grades, &root, &policy_file);
-    started_record.task.clone_from(&task);
-    started_record.folder = folder_of_settings.display().to_string();
-    started_record.model_folder =
-        folder_of_settings.join(&settings.model.base_dir).display().to_string();
-    if let Some((run, kind)) = parent {
-        started_record.parent_run = Some(run);
-        started_record.parent_kind = Some(kind.to_owned());
-    }
-    let opened = rollout.append(Record::RunStarted(Box::new(started_record))).await;
-    let mut watcher = Watcher { collected: Collected::default(), signal: None, deadline };
-    watcher.collected.warnings = warnings;
-    let end = match opened {
-        Ok(()) => watcher.watch(parts, task, face, &mut controls).await,
-        Err(error) => (
-            TurnEnd::Failed {
-                reason: "rollout.write".into(),
-                message: format!("the rollout cannot be written: {error}"),
-                retryable: true,
-            },
-            TurnSummary::default(),
-        ),
+    let rollout = prepared.parts.rollout.clone();
+    let world = prepared.parts.world.clone();
+    let verifier = prepared.parts.verifier.clone();
+    let on_deny = prepared.parts.config.on_deny;
+    let leftover = Leftover::of(&mut prepared);
+    let started = prepared.started;
+    let opened = rollout.append(run_started(&prepared, &leftover)).await;
+    let mut watcher = Watcher {
+        collected: Collected::default(),
+        signal: None,
+        deadline: prepared.parts.config.limits.deadline,
     };
-    let (turn_end, summary) = end;
+    watcher.collected.warnings = prepared.warnings;
+    let (turn_end, summary) = match opened {
+        Ok(()) => watcher.watch(prepared.parts, prepared.task, face, &mut controls).await,
+        Err(error) => (unrecorded(&error), TurnSummary::default()),
+    };
     // The Turn ended them; what a broken Turn left behind ends here, before the diff is taken.
     let left = tools::end_all(&world, "turn_end").await;
     watcher.collected.processes.extend(left.into_iter().map(|settled| settled.process));
     world.executor.leave().await;
+    let (taken, around) = evidence(&world, &verifier, prepared.prefix, &leftover.masker).await;
+    let facts = Facts {
+        signal: watcher.signal,
+        end: &turn_end,
+        summary: &summary,
+        on_deny,
+        fail_on_changes: leftover.settings.fail_on_changes.value,
+        changed: !taken.evidence.record.files.is_empty() || !taken.earlier.is_empty(),
+        around,
+    };
+    let mut outcome = outcome::judge(&facts);
+    // A Turn that was cut short had no verification, and so no diff of its own in the record.
+    let completed = matches!(turn_end, TurnEnd::Completed);
+    let diff = (!completed).then(|| Record::Diff(Box::new(taken.evidence.record.clone())));
+    let status = (controls.exit_status)(outcome.state);
+    let finished = run_finished(&leftover, &outcome, status, &summary, started);
+    if let Err(error) = close(rollout, diff, finished).await {
+        let message = format!("the end of the run could not be recorded: {error}");
+        outcome = outcome.strictest(Outcome::new(State::Unavailable, "rollout.write", message));
+    }
+    (RunEnd { outcome, summary, collected: watcher.collected, taken }, leftover)
+}
+
+/// A run whose first record cannot be written does nothing.
+fn unrecorded(error: &RolloutError) -> TurnEnd {
+    TurnEnd::Failed {
+        reason: "rollout.write".into(),
+        message: format!("the rollout cannot be written: {error}"),
+        retryable: true,
+    }
+}
+
+/// The last records, on disk.
+async fn close(
+    rollout: RolloutWriter,
+    diff: Option<Record>,
+    finished: Record,
+) -> Result<(), RolloutError> {
+    if let Some(diff) = diff {
+        rollout.append(diff).await?;
+    }
+    rollout.append(finished).await?;
+    rollout.close().await.map(drop)
+}
+
+fn run_finished(
+    leftover: &Leftover,
+    outcome: &Outcome,
+    exit_status: u8,
+    summary: &TurnSummary,
+    started: Instant,
+) -> Record {
+    let prices = leftover.settings.model.prices.value;
+    Record::RunFinished(Box::new(RunFinishedRecord {
+        run: leftover.folder.id.clone(),
+        state: outcome.state.as_str().into(),
+        exit_status,
+        reason: outcome.reason.clone(),
+        message: outcome.message.clone(),
+        hint: outcome.hint.clone(),
+        retryable: outcome.retryable,
+        steps: summary.steps,
+        usage: summary.usage,
+        cost: prices.map(|prices| session::cost(&prices, summary.usage)),
+        duration_ms: clock::millis_since(started),
+    }))
+}
+
+/// What the artifacts are written from, besides the end.
+pub struct Leftover {
+    pub folder: super::RunFolder,
+    pub settings: Settings,
+    pub masker: Arc<Masker>,
+    pub grades: Vec<Grade>,
+    pub model: String,
+    pub session: String,
+    pub policy_digest: String,
+    pub spec_digest: String,
+}
+
+impl Leftover {
+    /// Takes what outlives the run out of what it is made from.
+    fn of(prepared: &mut Prepared) -> Self {
+        let parts = &prepared.parts;
+        Self {
+            folder: prepared.folder.clone(),
+            settings: prepared.settings.clone(),
+            masker: prepared.masker.clone(),
+            grades: std::mem::take(&mut prepared.grades),
+            model: parts.model.id().to_owned(),
+            session: parts.session.to_string(),
+            policy_digest: parts.world.policy.digest().to_owned(),
+            spec_digest: prepared.settings.digest(&prepared.task),
+        }
+    }
+}
+
+/// The files of a Turn when it is over.
+#[derive(Debug, Default)]
+pub struct Taken {
+    pub evidence: Evidence,
+    /// The start's difference from its commit, where it was dirty.
+    pub start_diff: Option<Vec<u8>>,
+    /// True where the diff holds a known secret and must not be published.
+    pub diff_withheld: bool,
+    /// Paths that earlier Turns of the Session changed and that are not as they were: part of the
+    /// work, and in no diff of this Turn.
+    pub earlier: Vec<String>,
+}
+
+/// Takes the diff with its proof, and all that it says against a success.
+async fn evidence(
+    world: &Arc<ToolWorld>,
+    verifier: &Verifier,
+    prefix: Vec<u8>,
+    masker: &Masker,
+) -> (Taken, Vec<Outcome>) {
     let mut around = Vec::new();
-    let taken = world.with_workspace(move |workspace| take_evidence(workspace, &prefix)).await;
-    let (evidence, start_diff) = taken.unwrap_or_else(|error| {
+    let demands = verifier.demands.clone();
+    let taken = world.with_workspace(move |workspace| take(workspace, &prefix, demands)).await;
+    let mut taken = taken.unwrap_or_else(|error| {
         let message = format!("the turn diff could not be made: {error}");
         around.push(Outcome::new(State::Unavailable, "workspace.diff", message));
-        (Evidence::default(), None)
+        Taken::default()
     });
-    if let Some(why) = &evidence.disproved {
+    if let Some(why) = &taken.evidence.disproved {
         around.push(Outcome::new(State::Internal, "internal.diff_proof", why));
     }
-    let diff_withheld = masker.finds_secret(&evidence.diff.bytes);
-    if diff_withheld {
+    taken.diff_withheld = masker.finds_secret(&taken.evidence.diff.bytes);
+    if taken.diff_withheld {
         around.push(
             Outcome::new(
                 State::Unverified,
@@ -127,121 +217,71 @@ pub async fn run(
             .hint("look at the workspace itself, and take the secret out of the file"),
         );
     }
-    let facts = Facts {
-        signal: watcher.signal,
-        end: &turn_end,
-        summary: &summary,
-        on_deny,
-        fail_on_changes: settings.fail_on_changes.value,
-        changed: !evidence.record.files.is_empty(),
-        around,
-    };
-    let mut outcome = outcome::judge(&facts);
-    let finished = Record::RunFinished(Box::new(RunFinishedRecord {
-        run: folder.id.clone(),
-        state: outcome.state.as_str().into(),
-        exit_status: (controls.exit_status)(outcome.state),
-        reason: outcome.reason.clone(),
-        message: outcome.message.clone(),
-        hint: outcome.hint.clone(),
-        retryable: outcome.retryable,
-        steps: summary.steps,
-        usage: summary.usage,
-        cost: None,
-        duration_ms: clock::millis_since(started),
-    }));
-    // A Turn that was cut short had no verification, and so no diff of its own in the record.
-    let diff = Record::Diff(Box::new(evidence.record.clone()));
-    let closed = async {
-        if !matches!(turn_end, TurnEnd::Completed) {
-            rollout.append(diff).await?;
-        }
-        rollout.append(finished).await?;
-        rollout.close().await
-    };
-    if let Err(error) = closed.await {
-        let message = format!("the end of the run could not be recorded: {error}");
-        outcome = outcome.strictest(Outcome::new(State::Unavailable, "rollout.write", message));
-    }
-    let collected = watcher.collected;
-    let end = RunEnd { outcome, summary, collected, evidence, start_diff, diff_withheld };
-    (
-        end,
-        Leftover {
-            folder,
-            settings,
-            masker,
-            grades,
-            model,
-            session,
-            policy_digest: world.policy.digest().to_owned(),
-        },
-    )
+    (taken, around)
 }
 
-/// What the artifacts are written from, besides the end.
-pub struct Leftover {
-    pub folder: super::RunFolder,
-    pub settings: crate::spec::Settings,
-    pub masker: std::sync::Arc<crate::rollout::Masker>,
-    pub grades: Vec<crate::exec::sandbox::Grade>,
-    pub model: String,
-    pub session: String,
-    pub policy_digest: String,
-}
-
-type Taken = (Evidence, Option<Vec<u8>>);
-
-fn take_evidence(
-    workspace: &mut crate::workspace::Workspace,
+fn take(
+    workspace: &mut Workspace,
     prefix: &[u8],
-) -> Result<Taken, crate::workspace::WorkspaceError> {
+    mut demands: Demands,
+) -> Result<Taken, WorkspaceError> {
     let evidence = verify::take(workspace, prefix)?;
-    if !workspace.is_captured() || workspace.git().is_none() {
-        return Ok((evidence, None));
+    demands.put_back(&evidence.ends_of(&demands.carried), workspace)?;
+    let known = |path: &String| evidence.record.files.iter().any(|file| file.path == *path);
+    let earlier = demands.carried.iter().filter(|path| !known(path)).cloned().collect();
+    let mut taken = Taken { earlier, ..Taken::default() };
+    if workspace.is_captured() && workspace.git().is_some() {
+        let start = workspace.start_changes()?;
+        let diff = diff::write_diff(start.files, &DiffOptions::default());
+        taken.start_diff = (!diff.bytes.is_empty()).then_some(diff.bytes);
     }
-    let start = workspace.start_changes()?;
-    let diff = diff::write_diff(start.files, &DiffOptions::default());
-    Ok((evidence, (!diff.bytes.is_empty()).then_some(diff.bytes)))
+    taken.evidence = evidence;
+    Ok(taken)
 }
 
-fn run_started(
-    parts: &SessionParts,
-    run: &crate::protocol::RunId,
-    settings: &crate::spec::Settings,
-    grades: &[crate::exec::sandbox::Grade],
-    root: &std::path::Path,
-    policy_file: &str,
-) -> RunStartedRecord {
+fn run_started(prepared: &Prepared, leftover: &Leftover) -> Record {
+    let parts = &prepared.parts;
+    let settings = &prepared.settings;
+    let folder = &prepared.folder_of_settings;
     let workspace = parts.world.workspace();
     let git = workspace.git();
-    let sources: BTreeMap<String, String> =
-        settings.rows().iter().map(|row| (row.key.clone(), row.source.to_string())).collect();
-    RunStartedRecord {
-        run: run.clone(),
+    let (parent_run, parent_kind) = match &prepared.parent {
+        Some((run, kind)) => (Some(run.clone()), Some((*kind).to_owned())),
+        None => (None, None),
+    };
+    Record::RunStarted(Box::new(RunStartedRecord {
+        run: prepared.folder.id.clone(),
         session: parts.session.clone(),
+        task: prepared.task.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
+        parent_run,
+        parent_kind,
+        folder: folder.display().to_string(),
+        model_folder: folder.join(&settings.model.base_dir).display().to_string(),
         settings: settings.to_json(),
-        sources,
-        policy_digest: parts.world.policy.digest().to_owned(),
-        policy: serde_json::json!({ "file": policy_file }),
+        sources: settings
+            .rows()
+            .iter()
+            .map(|row| (row.key.clone(), row.source.to_string()))
+            .collect(),
+        spec_digest: leftover.spec_digest.clone(),
+        policy_digest: leftover.policy_digest.clone(),
+        policy: serde_json::json!({ "file": prepared.policy_file }),
         workspace: WorkspaceIdentity {
-            root: root.display().to_string(),
+            root: prepared.root.display().to_string(),
             repository_root: git.map(|git| git.work_root.display().to_string()),
             head: git.and_then(|git| git.head.commit).map(|commit| commit.hex()),
-            ..WorkspaceIdentity::default()
         },
-        sandbox: serde_json::json!(grades),
+        sandbox: serde_json::json!(leftover.grades),
         untrusted: parts.config.untrusted,
-        ..RunStartedRecord::default()
-    }
+    }))
 }
 
 /// Watches the Session of a run.
 struct Watcher {
     collected: Collected,
     signal: Option<Signal>,
-    deadline: std::time::Instant,
+    deadline: Instant,
 }
 
 impl Watcher {

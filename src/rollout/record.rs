@@ -174,10 +174,6 @@ pub struct WorkspaceIdentity {
     pub repository_root: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
-    pub dirty: bool,
-    /// Tree id of the start snapshot.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_tree: Option<String>,
 }
 
 /// The first record of every run on a Session.

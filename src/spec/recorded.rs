@@ -30,6 +30,7 @@ pub fn recorded_spec(settings: &Value, folder: &Path, model_folder: &Path) -> Sp
         isolate: rows.word("isolate", Isolate::CHOICES),
         model: model(&rows),
         policy: rows.path("policy"),
+        environment: rows.value("environment").and_then(environment).map(placed),
         limits: LimitsSpec {
             steps: rows.number("limits.steps"),
             tool_calls: rows.number("limits.tool_calls"),
@@ -98,6 +99,23 @@ fn key(value: &Value, folder: &Path) -> Option<KeyFrom> {
         return Some(KeyFrom::File(folder.join(path)));
     }
     value.get("fd").and_then(Value::as_u64).map(KeyFrom::Fd)
+}
+
+/// Where commands ran; nothing where the record says something that this version does not know.
+fn environment(value: &Value) -> Option<Environment> {
+    if value.as_str() == Some("local") {
+        return Some(Environment::Local);
+    }
+    let container = value.get("container")?;
+    let text = |name: &str| container.get(name).and_then(Value::as_str);
+    let from = match (text("image"), text("name")) {
+        (Some(image), None) => ContainerFrom::Image(image.to_owned()),
+        (None, Some(name)) => ContainerFrom::Name(name.to_owned()),
+        _ => return None,
+    };
+    let runtime = text("runtime")?;
+    let (_, runtime) = ContainerRuntime::CHOICES.iter().find(|(word, _)| *word == runtime)?;
+    Some(Environment::Container(Container { from, runtime: *runtime }))
 }
 
 fn prices(value: &Value) -> Option<Prices> {
@@ -191,6 +209,19 @@ mod tests {
             FlagValues { max_steps: Some(9), task: Some("t".into()), ..FlagValues::default() };
         let third = resolve(more, EnvValues::default(), Some(&again)).unwrap();
         assert_eq!(third.limits.steps.value, 9);
+    }
+
+    #[test]
+    fn what_ran_in_a_container_runs_there_again() {
+        for text in ["image: \"rust:1\", runtime: podman", "name: builder, runtime: docker"] {
+            let spec = format!(
+                "version: 1\ntask: t\nmodel: {{ use: scripted/m.yaml }}\nenvironment: {{ container: {{ {text} }} }}\n"
+            );
+            let spec = parse("t.yaml", &spec).unwrap();
+            let first = resolve(FlagValues::default(), EnvValues::default(), Some(&spec)).unwrap();
+            let again = recorded_spec(&first.to_json(), Path::new(""), Path::new(""));
+            assert_eq!(again.environment.unwrap().value, first.environment.value);
+        }
     }
 
     #[test]

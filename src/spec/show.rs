@@ -6,6 +6,7 @@ use super::types::{
     ContainerFrom, ContainerRuntime, Environment, Expect, InputFrom, Isolate, KeyFrom, Prices,
 };
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,6 +76,19 @@ impl Settings {
         rows.add("model.retries.attempts", &model.retry_attempts);
         rows.add("model.retries.total_wait", &model.retry_total_wait);
         rows.add("model.prices", &model.prices);
+    }
+
+    /// SHA-256, in hex, of what the run is told to do: every value with `task` being its text, but
+    /// neither where a value came from nor where things are shown and put.
+    pub fn digest(&self, task: &str) -> String {
+        const ASIDE: &[&str] = &["task", "artifacts", "json", "quiet", "color"];
+        let mut digest = Sha256::new();
+        for row in self.rows().iter().filter(|row| !ASIDE.contains(&row.key.as_str())) {
+            // A value is plain data: it always has a JSON form.
+            digest.update(format!("{} {}\n", row.key, row.value));
+        }
+        digest.update(task);
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The same as one JSON object: `{"limits.steps": {"value": 50, "source": "default"}, …}`.

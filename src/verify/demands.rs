@@ -1,10 +1,11 @@
 //! The operator's demands on what a Turn may and must have changed.
 
+use crate::diff::TreeEntry;
 use crate::protocol::Unmet;
 use crate::rollout::{DiffRecord, FileChangeRecord, FileStatus};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, WorkspaceError};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the Turn must have done to the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +33,18 @@ pub struct Demands {
 }
 
 impl Demands {
+    /// Forgets carried paths that this Turn put back as they were when the Session began; `ends` are
+    /// those that it changed.
+    pub fn put_back(
+        &mut self,
+        ends: &BTreeMap<String, Option<TreeEntry>>,
+        workspace: &mut Workspace,
+    ) -> Result<BTreeSet<String>, WorkspaceError> {
+        let back = workspace.as_committed(&self.carried_base, ends)?;
+        self.carried.retain(|path| !back.contains(path));
+        Ok(back)
+    }
+
     /// What does not hold. `prefix` stands before every path of the diff.
     pub fn unmet(&self, diff: &DiffRecord, prefix: &[u8], workspace: &Workspace) -> Vec<Unmet> {
         let mut all = Vec::new();

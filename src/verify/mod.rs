@@ -74,8 +74,7 @@ impl Verifier {
         let ends = evidence.ends_of(&demands.carried);
         let mut unmet = world
             .with_workspace(move |workspace| {
-                let back = workspace.as_committed(&demands.carried_base, &ends)?;
-                demands.carried.retain(|path| !back.contains(path));
+                let back = demands.put_back(&ends, workspace)?;
                 record.files.retain(|file| !back.contains(&file.path));
                 Ok(demands.unmet(&record, &prefix, workspace))
             })

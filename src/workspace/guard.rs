@@ -23,8 +23,18 @@ const NOT_WATCHED: &[&str] = &["objects", "lfs", "index", "index.lock", "gc.log"
 #[derive(Debug, Default)]
 pub struct Guard {
     places: Vec<PathBuf>,
+    root: PathBuf,
     kept: Option<BTreeMap<PathBuf, Kept>>,
+    /// The folders on the way to the places, and those that are places, outer ones first: one that was
+    /// moved away is moved back, with all that is not watched in it.
+    anchors: BTreeMap<PathBuf, Identity>,
 }
+
+/// A folder whatever its name is: device and inode.
+type Identity = (u64, u64);
+
+/// Folders looked at for one that was moved.
+const MAX_SEARCHED: usize = 20_000;
 
 /// One entry as it was.
 #[derive(Debug, Clone)]
@@ -52,9 +62,9 @@ struct Stamp {
 }
 
 impl Guard {
-    /// Watches these places, whether they exist or not.
-    pub fn new(places: Vec<PathBuf>) -> Self {
-        Self { places, kept: None }
+    /// Watches these places, whether they exist or not. Folders that were moved are looked for in `root`.
+    pub fn new(places: Vec<PathBuf>, root: &Path) -> Self {
+        Self { places, root: root.to_owned(), ..Self::default() }
     }
 
     /// Takes down what is there. Later calls do nothing.
@@ -68,13 +78,37 @@ impl Guard {
             kept.insert(path.clone(), keep(&path, &mut room)?);
         }
         self.kept = Some(kept);
+        let around = self.places.iter().flat_map(|place| place.ancestors());
+        self.anchors = around
+            .filter(|folder| folder.starts_with(&self.root) && *folder != self.root)
+            .filter_map(|folder| Some((folder.to_owned(), identity(folder)?)))
+            .collect();
         Ok(())
+    }
+
+    /// Moves folders back that were moved away, and says which.
+    fn bring_back(&self) -> io::Result<Vec<String>> {
+        let mut told = Vec::new();
+        for (path, wanted) in &self.anchors {
+            if identity(path) == Some(*wanted) {
+                continue;
+            }
+            if let Some(found) = find_folder(&self.root, *wanted) {
+                remove(path)?;
+                if let Some(parent) = path.parent() {
+                    fs::create_dir_all(parent)?;
+                }
+                fs::rename(&found, path)?;
+                told.push(format!("{} was moved and is back", path.display()));
+            }
+        }
+        Ok(told)
     }
 
     /// Puts back whatever differs, and names it.
     pub fn put_back(&mut self) -> io::Result<Vec<String>> {
         let Some(kept) = &self.kept else { return Ok(Vec::new()) };
-        let mut undone = Vec::new();
+        let mut undone = self.bring_back()?;
         let now = self.all()?;
         // What was not there goes first, deepest first, so that folders are empty when their turn comes.
         for path in now.iter().rev().filter(|path| !kept.contains_key(*path)) {
@@ -104,6 +138,9 @@ impl Guard {
     /// Whether anything differs, touching nothing. True also where only a time stamp moved.
     pub fn differs(&self) -> io::Result<bool> {
         let Some(kept) = &self.kept else { return Ok(false) };
+        if self.anchors.iter().any(|(path, wanted)| identity(path) != Some(*wanted)) {
+            return Ok(true);
+        }
         if self.all()?.iter().any(|path| !kept.contains_key(path)) {
             return Ok(true);
         }
@@ -133,6 +170,35 @@ impl Guard {
         found.dedup();
         Ok(found)
     }
+}
+
+/// `None` where there is no folder.
+fn identity(path: &Path) -> Option<Identity> {
+    let meta = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir)?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// Looks for a folder below another one, following no link.
+fn find_folder(below: &Path, wanted: Identity) -> Option<PathBuf> {
+    let mut open = std::collections::VecDeque::from([below.to_owned()]);
+    let mut looked = 0;
+    while let Some(folder) = open.pop_front() {
+        for entry in fs::read_dir(&folder).ok()?.flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            looked += 1;
+            if looked > MAX_SEARCHED {
+                return None;
+            }
+            let path = entry.path();
+            if identity(&path) == Some(wanted) {
+                return Some(path);
+            }
+            open.push_back(path);
+        }
+    }
+    None
 }
 
 fn stamp(path: &Path) -> io::Result<Stamp> {
@@ -236,6 +302,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn d86_a_folder_that_was_moved_is_moved_back_with_what_is_not_watched_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join("sub/.git");
+        fs::create_dir_all(git.join("objects")).unwrap();
+        fs::create_dir_all(dir.path().join("elsewhere")).unwrap();
+        fs::write(git.join("config"), "[core]\n").unwrap();
+        fs::write(git.join("objects/one"), "object").unwrap();
+        // With commits allowed only parts of it are watched; the folder must stay all the same.
+        for places in [vec![git.clone()], vec![git.join("config"), git.join("hooks")]] {
+            let mut guard = Guard::new(places, dir.path());
+            guard.take().unwrap();
+            fs::rename(dir.path().join("sub"), dir.path().join("elsewhere/sub")).unwrap();
+            fs::create_dir_all(&git).unwrap();
+            fs::write(git.join("config"), "evil\n").unwrap();
+            assert!(guard.differs().unwrap());
+            let undone = guard.put_back().unwrap();
+            assert!(undone.iter().any(|line| line.contains("was moved")), "{undone:?}");
+            assert_eq!(fs::read(git.join("config")).unwrap(), b"[core]\n");
+            assert_eq!(fs::read(git.join("objects/one")).unwrap(), b"object");
+            assert!(!guard.differs().unwrap());
+            fs::rename(&git, dir.path().join("elsewhere/git")).unwrap();
+            guard.put_back().unwrap();
+            assert_eq!(fs::read(git.join("objects/one")).unwrap(), b"object");
+            let _ = fs::remove_dir_all(dir.path().join("elsewhere/sub"));
+        }
+    }
+
+    #[test]
     fn d86_what_a_command_did_to_protected_places_is_undone_and_told() {
         let dir = tempfile::tempdir().unwrap();
         let (git, absent) = (dir.path().join(".git"), dir.path().join("absent"));
@@ -245,7 +339,7 @@ mod tests {
         fs::write(git.join("index"), "i").unwrap();
         let outside = dir.path().join("outside");
         fs::create_dir(&outside).unwrap();
-        let mut guard = Guard::new(vec![git.clone(), absent.clone()]);
+        let mut guard = Guard::new(vec![git.clone(), absent.clone()], dir.path());
         guard.take().unwrap();
         assert_eq!(guard.put_back().unwrap(), Vec::<String>::new());
         assert!(!guard.differs().unwrap());

@@ -68,7 +68,7 @@ impl Workspace {
 
     /// Watches protected places inside writable folders.
     pub fn guard(&mut self, places: Vec<PathBuf>) {
-        self.guard = Guard::new(places);
+        self.guard = Guard::new(places, self.root.path());
     }
 
     /// To be called before a command: takes down what is in the protected places.

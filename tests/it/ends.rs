@@ -64,7 +64,12 @@ fn a_signal_at_any_moment_of_a_run_ends_it_in_order() {
         *seen.entry(format!("{:?}", status.code())).or_default() += 1;
         assert_one_truth(&place, status.code(), &format!("round {round}"));
         if status.code() == Some(143) {
-            assert!(place.exists("out/rollout.jsonl") && place.exists("out/summary.md"));
+            let result: Value = serde_json::from_str(&place.read("out/result.json")).unwrap();
+            assert_eq!(result["state"], "interrupted", "round {round}");
+            // Before it began there is nothing but that.
+            let began = result["run"] != "";
+            assert_eq!(place.exists("out/rollout.jsonl"), began, "round {round}");
+            assert_eq!(place.exists("out/summary.md"), began, "round {round}");
         }
     }
     assert!(seen.get("Some(143)").is_some_and(|count| *count > 3), "{seen:?}");

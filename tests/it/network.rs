@@ -30,6 +30,11 @@ def reach(host, port, family=socket.AF_INET, timeout=3):
     return client
 "#;
 
+/// A run with the system's own programs: a wrapper in somebody's home needs more than the policy grants.
+fn run<'a>(place: &'a Sandboxed, args: &[&str]) -> Run<'a> {
+    Run::exec(place, args).env("PATH", "/usr/local/bin:/usr/bin:/bin")
+}
+
 /// An HTTP server on this machine's loopback that answers everything with `hello`.
 fn http_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -112,7 +117,7 @@ def race():
     def flip():
         while not stop:
             ctypes.memmove(buffer, bad, 16); ctypes.memmove(buffer, good, 16)
-    flipper = threading.Thread(target=flip); flipper.start()
+    flipper = threading.Thread(target=flip, daemon=True); flipper.start()
     seen = set()
     for _ in range(300):
         s = socket.socket(); s.setblocking(False)
@@ -133,7 +138,7 @@ tell("race", race)
 "#
             ),
         );
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         done.assert(0, "completed", "completed");
         let told = &done.outputs()[0];
         for works in ["v4", "v6", "wildcard", "127.9.9.9", "race"] {
@@ -189,7 +194,7 @@ tell("udp", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 "#
             ),
         );
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         done.assert(0, "completed", "completed");
         let told = &done.outputs()[0];
         for works in ["plain works hello proxied=true", "tunnel works hello proxied=false"] {
@@ -241,7 +246,7 @@ tell("engine", lambda: engine(os.environ["ENGINE"]))
         text.push_str(&format!("env: {{ set: {{ ENGINE: {} }} }}\n", engine.display()));
         let readable = format!("read: [\"**\", \"{}/**\"]", place.path("").display());
         place.write("policy.yaml", text.replace("read: [\"**\"]", &readable));
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         done.assert(0, "completed", "completed");
         let told = &done.outputs()[0];
         for works in ["plain works hello", "udp works", "names works"] {
@@ -262,7 +267,7 @@ fn checks_have_the_network_of_rules_that_name_none() {
         place.write("model.yaml", script(&[&command("true")]));
         let check = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
         let args = ["--verify", check.as_str(), "--verify-attempts", "0"];
-        let done = Run::exec(&place, &[&args[..], &MODEL[..]].concat()).finish();
+        let done = run(&place, &[&args[..], &MODEL[..]].concat()).finish();
         assert_eq!(done.status, expected, "{network}: {}", done.stderr);
     }
 }

@@ -25,6 +25,11 @@ fn policy(set: &str, more: &str) -> String {
     )
 }
 
+/// A run with the system's own programs: a wrapper in somebody's home needs more than the policy grants.
+fn run<'a>(place: &'a Sandboxed, args: &[&str]) -> Run<'a> {
+    Run::exec(place, args).env("PATH", "/usr/local/bin:/usr/bin:/bin")
+}
+
 /// A place whose commands are these files of the workspace, run one after the other.
 fn place(policy: &str, files: &[(&str, &str)]) -> Sandboxed {
     let place = Sandboxed::with_policy(policy);
@@ -114,7 +119,7 @@ for name in ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"]:
         // Readable, so that only the supervisor stands between a command and the socket.
         let readable = format!("read: [\"**\", \"{}/**\"]", place.path("").display());
         place.write("policy.yaml", text.replace("read: [\"**\"]", &readable));
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         done.assert(0, "completed", "completed");
         let told = &done.outputs()[0];
         for works in ["pair", "own", "own-nonblocking", "relative"] {
@@ -148,7 +153,7 @@ fn d50_semaphores_and_tmp_are_the_commands_own() {
             ("b.py", "import os\nprint(open('/tmp/kept').read(), 'shm', os.listdir('/dev/shm'))\n"),
         ],
     );
-    let done = Run::exec(&place, &MODEL).finish();
+    let done = run(&place, &MODEL).finish();
     for path in &host {
         fs::remove_file(path).unwrap();
     }
@@ -175,7 +180,7 @@ fn modes_times_and_attributes_outside_are_held_by_mounts_and_said_where_they_are
         let text = place.read("policy.yaml");
         let readable = format!("read: [\"**\", \"{}/**\"]", place.path("").display());
         place.write("policy.yaml", text.replace("read: [\"**\"]", &readable));
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         done.assert(0, "completed", "completed");
         let mode = fs::metadata(place.path("foreign")).unwrap().permissions().mode() & 0o777;
         let held = grade(&done, "files.metadata")["held"].clone();
@@ -203,7 +208,7 @@ fn what_must_not_be_read_is_covered_and_a_folder_moved_around_it_stops_everythin
     let place = place(&text, &[("a.sh", reads), ("b.sh", "cat elsewhere/.env\n")]);
     place.write("ws/deep/.env", "SECRET=1");
     place.write("ws/keys/k", "SECRET=2");
-    let done = Run::exec(&place, &MODEL).finish();
+    let done = run(&place, &MODEL).finish();
     let told = done.outputs();
     assert!(!told[0].contains("SECRET") && told[0].contains("end"), "{}", told[0]);
     assert!(told[1].contains("may lie open under another name"), "{}", told[1]);
@@ -217,12 +222,12 @@ fn on_the_floor_an_inner_deny_read_is_refused_under_require_and_named_under_best
     let text =
         policy(SETS[1], "").replace("read: [\"**\"]", "read: [\"**\"]\n  deny_read: [\"**/.env\"]");
     let place = place(&text, &[("a.sh", "true\n")]);
-    let done = Run::exec(&place, &MODEL).finish();
+    let done = run(&place, &MODEL).finish();
     done.assert(20, "unavailable", "sandbox.not_held");
     assert!(done.stderr.contains("files.deny_read is not held"), "{}", done.stderr);
     assert!(done.stderr.contains("accept: [reverted]"), "the ways out are named: {}", done.stderr);
     let best = ["--sandbox", "best-effort", "--model", "scripted/model.yaml", "t"];
-    let done = Run::exec(&place, &best).finish();
+    let done = run(&place, &best).finish();
     done.assert(0, "completed", "completed");
     assert_eq!(grade(&done, "files.deny_read")["held"], "not_held");
     assert!(done.stderr.contains("holds less"), "{}", done.stderr);
@@ -238,7 +243,7 @@ fn d86_protected_places_hold_with_mounts_and_are_put_back_without_also_when_abse
         place.write("ws/guarded/file", "good\n");
         place.git_init(&place.path("ws"));
         let config = place.read("ws/.git/config");
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         assert_eq!(place.read("ws/.git/config"), config, "{set:?}");
         assert_eq!(place.read("ws/guarded/file"), "good\n", "{set:?}");
         for absent in ["CLAUDE.md", ".claude", ".moved", ".git/hooks/pre-commit"] {
@@ -260,7 +265,7 @@ fn what_is_only_undone_needs_the_policys_word() {
         .replace("write: [\"**\"]", "write: [\"**\"]\n  protect: [\"guarded/**\"]");
     let place = place(&text, &[("a.sh", "true\n")]);
     place.write("ws/guarded/file", "good\n");
-    let done = Run::exec(&place, &MODEL).finish();
+    let done = run(&place, &MODEL).finish();
     assert_eq!(done.status, 20, "{}", done.stderr);
     assert!(done.stderr.contains("files.protect is reverted"), "{}", done.stderr);
 }
@@ -286,9 +291,9 @@ fn d47_d48_without_namespaces_the_floor_holds_and_says_why_they_are_not_there() 
     for call in [libc::SYS_unshare, libc::SYS_open_tree, libc::SYS_mount_setattr] {
         let place =
             place(&policy("", ""), &[("a.sh", "echo no > ../outside; echo yes > inside\n")]);
-        let mut run = Run::exec(&place, &MODEL);
-        without(&mut run, call);
-        let done = run.finish();
+        let mut started = run(&place, &MODEL);
+        without(&mut started, call);
+        let done = started.finish();
         done.assert(0, "completed", "completed");
         assert!(place.exists("ws/inside") && !place.exists("outside"));
         let told = grade(&done, "namespaces");
@@ -307,9 +312,9 @@ fn d46_d52_a_pinned_layer_that_cannot_be_had_is_named_and_nothing_runs() {
         ("layers: [landlock, seccomp]", libc::SYS_seccomp, "sandbox.seccomp"),
     ] {
         let place = place(&policy(layers, ""), &[("a.sh", "echo ran > ran\n")]);
-        let mut run = Run::exec(&place, &MODEL);
-        without(&mut run, call);
-        let done = run.finish();
+        let mut started = run(&place, &MODEL);
+        without(&mut started, call);
+        let done = started.finish();
         done.assert(20, "unavailable", reason);
         assert!(
             done.stderr.contains("errno 1") || done.stderr.contains("no Landlock"),
@@ -323,7 +328,7 @@ fn d46_d52_a_pinned_layer_that_cannot_be_had_is_named_and_nothing_runs() {
 #[test]
 fn layers_that_are_not_pinned_are_not_graded_as_held() {
     let place = place(&policy("layers: [landlock]", ""), &[("a.sh", "true\n")]);
-    let done = Run::exec(&place, &MODEL).finish();
+    let done = run(&place, &MODEL).finish();
     assert_eq!(done.status, 20, "{}", done.stderr);
     assert!(done.stderr.contains("network is not held"), "{}", done.stderr);
 }
@@ -340,7 +345,7 @@ fn limits_end_what_takes_more_with_all_it_started() {
                 ("b.py", "x = bytearray(400 << 20)\nimport time; time.sleep(20)\n"),
             ],
         );
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         let told = done.outputs();
         assert!(told[0].contains("more than 20 processes"), "{set:?}: {}", told[0]);
         assert!(told[1].contains("more than 200 MiB of memory"), "{set:?}: {}", told[1]);
@@ -373,21 +378,20 @@ for pid in pids:
             open(f"/proc/{pid}/{name}", "rb").read(1); print("READ", name)
         except OSError:
             pass
-    for name in ["fd", "map_files", "cwd", "root"]:
+    for name in ["cwd", "root", "exe", "fd/0", "fd/1", "fd/2", "fd/3"]:
         try:
-            os.listdir(f"/proc/{pid}/{name}"); print("LISTED", name)
+            os.readlink(f"/proc/{pid}/{name}"); print("FOLLOWED", name)
         except OSError:
             pass
 print("end")
 "#,
             )],
         );
-        let done =
-            Run::exec(&place, &MODEL).env("OPENAI_API_KEY", "sk-test-key-of-the-model").finish();
+        let done = run(&place, &MODEL).env("OPENAI_API_KEY", "sk-test-key-of-the-model").finish();
         done.assert(0, "completed", "completed");
         let told = &done.outputs()[0];
         assert!(told.contains("end") && told.contains("seen"), "{told}");
-        assert!(!told.contains("READ") && !told.contains("LISTED"), "{set:?}: {told}");
+        assert!(!told.contains("READ") && !told.contains("FOLLOWED"), "{set:?}: {told}");
     }
 }
 
@@ -414,7 +418,7 @@ fn d49_git_in_a_linked_worktree_works_as_the_policy_says() {
                 ]),
             );
             let config = place.read("main/.git/config");
-            let done = Run::exec(&place, &MODEL).finish();
+            let done = run(&place, &MODEL).finish();
             let log = place.git(&place.path("ws"), &["log", "--oneline", "--all"]);
             assert_eq!(log.contains("change"), may_commit, "{set:?}: {:?}", done.outputs());
             assert_eq!(place.read("main/.git/config"), config, "{set:?}");
@@ -441,7 +445,7 @@ fn d53_d54_roots_come_from_the_operator_and_temporary_files_have_a_place() {
                 "{ tool: exec_command, args: { cmd: \"sh ws/a.sh\", workdir: \"..\" } }",
             ]),
         );
-        let done = Run::exec(&place, &MODEL).finish();
+        let done = run(&place, &MODEL).finish();
         let told = done.outputs();
         assert!(told[0].contains("temp works") && told[0].contains("home works"), "{}", told[0]);
         assert!(!place.exists("evil") && !std::path::Path::new("/root/evil").exists());
@@ -455,7 +459,7 @@ fn switches_open_what_they_name_and_say_so() {
     for set in SETS {
         for (more, expected) in [("", "ptrace -1"), ("allow_ptrace: true", "ptrace 0")] {
             let place = place(&policy(set, more), &[("a.py", trace)]);
-            let done = Run::exec(&place, &MODEL).finish();
+            let done = run(&place, &MODEL).finish();
             done.assert(0, "completed", "completed");
             assert!(done.outputs()[0].contains(expected), "{set:?} {more}: {}", done.outputs()[0]);
         }
@@ -465,17 +469,18 @@ fn switches_open_what_they_name_and_say_so() {
 #[test]
 fn one_table_stands_in_the_result_the_dry_run_and_the_doctor() {
     let place = place(&policy("", ""), &[("a.sh", "true\n")]);
-    let done = Run::exec(&place, &MODEL).finish();
+    let done = run(&place, &MODEL).finish();
     done.assert(0, "completed", "completed");
     let grades = done.result()["sandbox"].clone();
-    let doctor = Run::new(&place, &["doctor", "-C", "ws", "--policy", "policy.yaml", "--json"]);
+    let doctor = Run::new(&place, &["doctor", "-C", "ws", "--policy", "policy.yaml", "--json"])
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let asked = doctor.finish();
     assert_eq!(asked.status, 0, "{}", asked.stderr);
     let found: Value = serde_json::from_str(&asked.stdout).unwrap();
     assert_eq!(found["grades"], grades);
     assert_eq!(found["ready"], true);
     let dry = ["--dry-run", "--model", "scripted/model.yaml", "t"];
-    let shown = Run::exec(&place, &dry).finish().stdout;
+    let shown = run(&place, &dry).finish().stdout;
     let text = Run::new(&place, &["doctor", "-C", "ws", "--policy", "policy.yaml"]).finish().stdout;
     for grade in grades.as_array().unwrap() {
         let (clause, by) = (grade["clause"].as_str().unwrap(), grade["by"].as_str().unwrap());

@@ -149,8 +149,9 @@ async fn ready(model: Arc<Fake>) -> Ready {
         started: Instant::now(),
         tools: None,
     };
-    let mut prepared =
-        job::prepare(input, None).await.unwrap_or_else(|outcome| panic!("{outcome:?}"));
+    let mut prepared = job::prepare(input, None, &mut tokio::sync::mpsc::channel(1).1)
+        .await
+        .unwrap_or_else(|outcome| panic!("{outcome:?}"));
     prepared.parts.model = model;
     Ready { _place: place, prepared }
 }

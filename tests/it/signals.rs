@@ -133,3 +133,27 @@ fn d95_a_closed_or_full_standard_output_ends_nothing() {
         assert_eq!(result["state"], "completed", "{redirect}");
     }
 }
+
+#[test]
+fn d09_a_signal_while_the_copy_is_made_leaves_nothing_behind() {
+    let place = Sandboxed::with_policy(POLICY);
+    for number in 0..6000 {
+        place.write(&format!("ws/d{}/f{number}", number % 60), "x\n");
+    }
+    place.write("model.yaml", script(&[&command("true")]));
+    let running = Run::exec(&place, &[&["--isolate", "copy"][..], &MODEL[..]].concat()).start();
+    let copies = place.path("home/.local/state/turnkey/copy");
+    let begun = || {
+        let folders = std::fs::read_dir(&copies).into_iter().flatten().flatten();
+        folders.into_iter().any(|folder| folder.path().join("d0").exists())
+    };
+    eventually("the copy is begun", begun);
+    running.signal("TERM");
+    let done = running.wait(Duration::from_secs(5));
+    done.assert(143, "interrupted", "interrupted");
+    assert!(done.stderr.contains("before it began"), "{}", done.stderr);
+    for kind in ["copy", "runs", "scratch", "store"] {
+        let left = std::fs::read_dir(copies.parent().unwrap().join(kind)).unwrap().count();
+        assert_eq!(left, 0, "{kind}");
+    }
+}

@@ -120,6 +120,8 @@ pub enum Wall {
 pub struct Mounts {
     /// Existing places inside writable folders that become read-only.
     pub read_only: Vec<PathBuf>,
+    /// Existing folders inside writable ones that cannot be moved.
+    pub held: Vec<PathBuf>,
     /// Existing places that cannot be read.
     pub hidden: Vec<PathBuf>,
     /// What commands see as /tmp; `None` where the policy grants /tmp itself.

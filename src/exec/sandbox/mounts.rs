@@ -40,6 +40,10 @@ pub fn arrange(confinement: &Confinement) -> Result<(), LayerError> {
     for place in &writable {
         bind_onto_itself(place)?;
     }
+    for place in confinement.mounts.held.iter().filter(|place| place.is_dir()) {
+        // What is mounted on cannot be moved.
+        bind_onto_itself(place)?;
+    }
     let mut read_only = Vec::new();
     for place in &confinement.mounts.read_only {
         // What is not there cannot be mounted over; it is looked at after the command.
@@ -308,7 +312,9 @@ fn make_place(base: &Path, inside: &Path, is_folder: bool) -> io::Result<OwnedFd
                 let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
                 let _ = rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR);
                 if wants_folder {
-                    rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755))?;
+                    // The way there is no place to leave anything: it would be lost with the run, where
+                    // a write outside should fail.
+                    rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o555))?;
                 } else {
                     let make = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                     rustix::fs::openat(&folder, name, make, Mode::from_raw_mode(0o644))?;

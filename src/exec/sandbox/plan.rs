@@ -51,6 +51,8 @@ pub struct PlanInput {
     pub narrowed: Vec<String>,
     /// Protected places that lie inside a writable folder.
     pub protected_inside: Vec<PathBuf>,
+    /// Folders inside writable ones, with protected places in them, that must stay where they are.
+    pub held: Vec<PathBuf>,
     /// The operator's policy names some of them.
     pub protects_by_name: bool,
     pub switches: Switches,
@@ -83,6 +85,7 @@ impl Plan {
         let mounts = if layers.namespaces {
             Mounts {
                 read_only: self.input.protected_inside.clone(),
+                held: self.input.held.clone(),
                 hidden: self.input.hidden.clone(),
                 tmp: own_tmp,
             }

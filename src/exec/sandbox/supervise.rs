@@ -113,8 +113,9 @@ pub struct Supervisor {
     tied: bool,
     /// The command's abstract sockets are its own.
     alone: bool,
-    /// Folders in which Unix sockets may be reached.
-    roots: Vec<PathBuf>,
+    /// Places, and whether Unix sockets in them may be reached; the innermost decides. What is only
+    /// readable stays out of reach also where it lies in the command's own /tmp.
+    roots: Vec<(PathBuf, bool)>,
     waiting: AtomicUsize,
 }
 
@@ -124,16 +125,16 @@ impl Supervisor {
     pub fn start(channel: &OwnedFd, confinement: &Confinement) -> io::Result<()> {
         let Some(listener) = take_over(channel)? else { return Ok(()) };
         let namespaces = confinement.layers.namespaces;
-        let mut roots: Vec<PathBuf> = confinement
-            .write
-            .iter()
-            .filter_map(|root| root.canonicalize().ok())
-            .filter(|root| !root.starts_with("/dev"))
-            .collect();
+        let resolved = |list: &[PathBuf], writable: bool| -> Vec<(PathBuf, bool)> {
+            let found = list.iter().filter_map(|root| root.canonicalize().ok());
+            found.filter(|root| !root.starts_with("/dev")).map(|root| (root, writable)).collect()
+        };
+        let mut roots = resolved(&confinement.read, false);
+        roots.extend(resolved(&confinement.write, true));
         if namespaces {
             let own_tmp = confinement.mounts.tmp.is_some();
             let private = PRIVATE.iter().filter(|path| **path != "/tmp" || own_tmp);
-            roots.extend(private.map(PathBuf::from));
+            roots.extend(private.map(|path| (PathBuf::from(path), true)));
         }
         let own_network = namespaces && confinement.wall == Wall::Loopback;
         let supervisor = Arc::new(Self {
@@ -363,7 +364,12 @@ impl Supervisor {
         let file = process.open(&path[..end])?;
         let place = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
             .map_err(|_| libc::EACCES)?;
-        if !self.roots.iter().any(|root| place.starts_with(root)) {
+        let innermost = self
+            .roots
+            .iter()
+            .filter(|(root, _)| place.starts_with(root))
+            .max_by_key(|(root, writable)| (root.components().count(), *writable));
+        if !innermost.is_some_and(|(_, writable)| *writable) {
             return Err(libc::EPERM);
         }
         let mut address = libc::AF_UNIX.to_ne_bytes()[..2].to_vec();
