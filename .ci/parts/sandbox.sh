@@ -37,7 +37,7 @@ sandbox_in_container() {
     # The paths are those of this machine: the tests know their binary and their sources by them.
     docker run --rm --network none --tmpfs /tmp:exec,mode=1777 "$@" \
         --volume "$ROOT:$ROOT:ro" --volume "$(dirname "$tests")/..:$(dirname "$tests")/..:ro" \
-        --workdir "$ROOT" --env HOME=/tmp "$RUN_IMAGE" \
+        --workdir "$ROOT" --env HOME=/tmp --env TURNKEY_TEST_OWN_DISK=1 "$RUN_IMAGE" \
         timeout 600 "$tests" "${SANDBOX_TESTS[@]}" --test-threads=2 --nocapture >"$log" 2>&1 || status=$?
     grep -E '^SKIPPED' "$log" | sort -u | sed "s/^/$name: /" || true
     if ((status != 0)); then

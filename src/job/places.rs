@@ -199,12 +199,12 @@ impl Found {
         let Ok(base) = base.canonicalize() else { return };
         let mut counts = vec![0usize; globs.len()];
         let mut looked = 0;
-        let mut entries = ignore::WalkBuilder::new(&base)
+        let entries = ignore::WalkBuilder::new(&base)
             .standard_filters(false)
             // Objects of repositories are many, and nobody's own files.
             .filter_entry(|entry| entry.file_name() != "objects" || !is_in_git(entry.path()))
             .build();
-        while let Some(entry) = entries.next() {
+        for entry in entries {
             looked += 1;
             if looked > MAX_WALKED {
                 let all = globs.iter().map(|(pattern, _)| pattern.text.clone());

@@ -417,7 +417,7 @@ mod tests {
         let place = Place::new();
         let closed = place.root().join("outside/closed");
         fs::write(&closed, "").unwrap();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
         for (command, output) in [
             // Granted: its own permissions are the reason.
             ("x", "touch: cannot touch 'ROOT/ws/src/new': Permission denied"),

@@ -224,8 +224,8 @@ fn hide(places: &[PathBuf]) -> Result<(), LayerError> {
     let (file, folder) = (Path::new("/dev/shm/.hidden"), Path::new("/dev/shm/.hidden.d"));
     let made = || -> io::Result<(OwnedFd, OwnedFd)> {
         use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        fs::OpenOptions::new().write(true).create_new(true).mode(0).open(file)?;
-        fs::DirBuilder::new().mode(0).create(folder)?;
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o0).open(file)?;
+        fs::DirBuilder::new().mode(0o0).create(folder)?;
         Ok((open_place(file)?, open_place(folder)?))
     };
     let (file_fd, folder_fd) = made().map_err(|error| failed("cover", file, error))?;

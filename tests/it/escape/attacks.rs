@@ -202,10 +202,7 @@ fn proc_self(t: &Targets, ways: &mut Ways) {
     let canary = t.outside("proc_self").join("canary");
     let below = canary.strip_prefix("/").unwrap();
     ways.tried("root", overwrite(&Path::new("/proc/self/root").join(below)));
-    ways.tried(
-        "cwd",
-        overwrite(&Path::new("/proc/self/cwd/../outside/proc_self/canary").to_owned()),
-    );
+    ways.tried("cwd", overwrite(Path::new("/proc/self/cwd/../outside/proc_self/canary")));
     ways.tried("thread", overwrite(&Path::new("/proc/thread-self/root").join(below)));
     let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&canary);
     ways.tried(

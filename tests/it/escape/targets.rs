@@ -356,6 +356,7 @@ fn terminal() -> ((OwnedFd, OwnedFd), PathBuf) {
     rustix::termios::tcsetattr(&slave, rustix::termios::OptionalActions::Now, &settings).unwrap();
     // Somebody has typed a letter, which is not for the attacker.
     rustix::io::write(&master, b"k").unwrap();
+    crate::support::eventually("the letter is there", || waiting(&slave) == "1");
     ((master, slave), PathBuf::from(name.into_string().unwrap()))
 }
 
@@ -365,7 +366,7 @@ fn listen(
     abstract_name: &str,
     reached: &mut BTreeMap<&'static str, Arc<AtomicU32>>,
 ) -> (u16, u16) {
-    let mut counter = |name| reached.entry(name).or_insert_with(Arc::default).clone();
+    let mut counter = |name| reached.entry(name).or_default().clone();
     let address = SocketAddr::from_abstract_name(abstract_name).unwrap();
     streams(UnixListener::bind_addr(&address).unwrap(), counter("abstract"));
     let address = SocketAddr::from_abstract_name(format!("{abstract_name}.d")).unwrap();
