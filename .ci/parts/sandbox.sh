@@ -42,7 +42,7 @@ sandbox_in_container() {
     grep -E '^SKIPPED' "$log" | sort -u | sed "s/^/$name: /" || true
     if ((status != 0)); then
         echo "in a container as $name:"
-        grep -E '^test .*FAILED|panicked|^test result' "$log" | head -n 20
+        grep -E '^test .*FAILED|panicked|: .*, not [A-Z]|no grade says|^test result' "$log" | head -n 20
         sed -n '/^failures:/,$p' "$log" | head -n 80
         return 1
     fi

@@ -213,7 +213,7 @@ fn program(confinement: &Confinement) -> Program {
     for call in IO_URING.iter().filter(|_| !switches.io_uring) {
         program.call(*call, DENIED);
     }
-    others(&mut program);
+    others(&mut program, confinement.layers.namespaces);
     processes(&mut program, switches);
     terminals(&mut program);
     sockets(&mut program, confinement);
@@ -221,9 +221,11 @@ fn program(confinement: &Confinement) -> Program {
     program
 }
 
-fn others(program: &mut Program) {
-    for call in OTHERS {
-        program.block(*call, |block| {
+fn others(program: &mut Program, alone: bool) {
+    // Threads pin each other by their ids, which is worth keeping where no one else can be named.
+    let affinity = (!alone).then_some(libc::SYS_sched_setaffinity);
+    for call in OTHERS.iter().copied().chain(affinity) {
+        program.block(call, |block| {
             block.load(argument(0));
             block.equal(0, ALLOW);
             block.answer(DENIED);
@@ -521,6 +523,10 @@ mod tests {
         assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, [7, 0, 0, 1, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, [0, 0, 1, 0, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_sched_setscheduler, [7, 0, 0, 0, 0, 0]), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_sched_setaffinity, [7, 0, 0, 0, 0, 0]), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_sched_setaffinity, [0, 0, 0, 0, 0, 0]), ALLOW);
+        let alone = walls(Wall::None, Layers::ALL);
+        assert_eq!(judge(&alone, ARCH, libc::SYS_sched_setaffinity, [7, 0, 0, 0, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_setpriority, [0, 0, 5, 0, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_setpriority, [2, 0, 5, 0, 0, 0]), DENIED);
         assert_eq!(

@@ -803,7 +803,10 @@ fn setuid(_: &Targets, ways: &mut Ways) {
         );
     }
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    for line in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+    // Only root can empty the bounding set, and only root could gain from it.
+    // SAFETY: cannot fail.
+    let bounding = (unsafe { libc::geteuid() } == 0).then_some("CapBnd");
+    for line in ["CapInh", "CapPrm", "CapEff", "CapAmb"].into_iter().chain(bounding) {
         let text = status.lines().find_map(|text| text.strip_prefix(&format!("{line}:")));
         if text.is_none_or(|text| text.trim() != "0000000000000000") {
             ways.tried(line, Ok(()));
