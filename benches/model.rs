@@ -2,8 +2,11 @@
 
 use divan::{Bencher, counter::BytesCount};
 use serde_json::json;
+use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_util::sync::CancellationToken;
+use turnkey::context::History;
 use turnkey::model::{
     Endpoint, Model, ModelConfig, RetryPolicy, Silent, decode, open, sample, sse,
 };
@@ -123,7 +126,7 @@ fn prompt(steps: usize) -> Prompt {
     items.extend((0..steps).flat_map(step));
     Prompt {
         instructions: "You work alone. ".repeat(200).into(),
-        items,
+        items: items.into(),
         tools: names.map(tool).into(),
         options: PromptOptions::default(),
         fingerprint: String::new(),
@@ -148,76 +151,136 @@ fn request_of_the_next_step(bencher: Bencher<'_, '_>, (reference, steps): (&str,
         .bench_refs(|model| drop(model.stream(&after, CancellationToken::new())));
 }
 
+/// The answer of the lean server.
+const ANSWER: &str = concat!(
+    "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\n",
+    "data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"output\":[{\"type\":",
+    "\"message\",\"id\":\"m\",\"content\":[{\"type\":\"output_text\",\"text\":\"done\"}]}]}}\n\n",
+);
+
 /// A server that reads a request as fast as it can and gives the same answer each time, so that what
-/// is measured is the client.
-fn lean_server() -> std::net::SocketAddr {
-    use std::io::{Read, Write};
+/// is measured is the client. It keeps the length of the last body.
+fn lean_server() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let body = concat!(
-        "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\n",
-        "data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"output\":[{\"type\":",
-        "\"message\",\"id\":\"m\",\"content\":[{\"type\":\"output_text\",\"text\":\"done\"}]}]}}\n\n",
-    );
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: ";
-    let answer = format!("{head}{}\r\n\r\n{body}", body.len());
+    let answer = format!("{head}{}\r\n\r\n{ANSWER}", ANSWER.len());
+    let length = Arc::new(AtomicUsize::new(0));
+    let seen = length.clone();
     std::thread::spawn(move || {
-        let mut chunk = vec![0u8; 256 * 1024];
         for mut socket in listener.incoming().flatten() {
             let _ = socket.set_nodelay(true);
-            let mut read: Vec<u8> = Vec::new();
-            loop {
-                read.clear();
-                let mut left = usize::MAX;
-                while left > 0 {
-                    let Ok(count @ 1..) = socket.read(&mut chunk) else { break };
-                    if left == usize::MAX {
-                        read.extend_from_slice(&chunk[..count]);
-                        let text = String::from_utf8_lossy(&read);
-                        let Some((head, _)) = text.split_once("\r\n\r\n") else { continue };
-                        let length = head
-                            .lines()
-                            .find_map(|line| {
-                                line.to_ascii_lowercase()
-                                    .strip_prefix("content-length: ")?
-                                    .parse()
-                                    .ok()
-                            })
-                            .unwrap_or(0usize);
-                        left = length.saturating_sub(read.len() - head.len() - 4);
-                    } else {
-                        left = left.saturating_sub(count);
-                    }
-                }
-                if left != 0 || socket.write_all(answer.as_bytes()).is_err() {
+            let mut chunk = vec![0u8; 256 * 1024];
+            while let Some(length) = read_request(&mut socket, &mut chunk) {
+                seen.store(length, Ordering::Relaxed);
+                if socket.write_all(answer.as_bytes()).is_err() {
                     break;
                 }
             }
         }
     });
-    address
+    (address, length)
 }
 
-/// One response over a loopback connection that is kept.
-#[divan::bench(args = [10, 100, 1000], sample_count = 100)]
-fn one_response_over_loopback(bencher: Bencher<'_, '_>, steps: usize) {
-    let base = format!("http://{}/v1", lean_server());
-    let endpoint = Endpoint { base_url: Some(base), ..Endpoint::default() };
-    let model =
-        open("openai/m", ModelConfig { endpoint, ..ModelConfig::default() }).expect("model");
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
-    let mut history = prompt(steps);
-    let cancel = CancellationToken::new();
-    let retry = RetryPolicy::default();
-    let mut number = steps;
+/// Reads one request and gives the length of its body.
+fn read_request(socket: &mut std::net::TcpStream, chunk: &mut [u8]) -> Option<usize> {
+    let mut read: Vec<u8> = Vec::new();
+    let (length, mut left) = loop {
+        let count = socket.read(chunk).ok().filter(|count| *count > 0)?;
+        read.extend_from_slice(&chunk[..count]);
+        let text = String::from_utf8_lossy(&read).to_ascii_lowercase();
+        if let Some((head, _)) = text.split_once("\r\n\r\n") {
+            let line = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = line?.trim().parse().ok()?;
+            break (length, length.saturating_sub(read.len() - head.len() - 4));
+        }
+    };
+    while left > 0 {
+        left -= socket.read(chunk).ok().filter(|count| *count > 0)?.min(left);
+    }
+    Some(length)
+}
+
+fn history(steps: usize) -> History {
+    let mut history = History::default();
+    prompt(steps).items.iter().cloned().for_each(|item| history.push(item));
+    history
+}
+
+/// Steps over a loopback connection that is kept: two items enter the history, the prompt is
+/// compiled, the request is made and sent, the answer is read.
+struct Steps {
+    model: Arc<dyn Model>,
+    history: History,
+    number: usize,
+    like: Prompt,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Steps {
+    fn new(address: std::net::SocketAddr, steps: usize) -> Self {
+        let base_url = Some(format!("http://{address}/v1"));
+        let endpoint = Endpoint { base_url, ..Endpoint::default() };
+        let config = ModelConfig { endpoint, ..ModelConfig::default() };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+        let model = open("openai/m", config).expect("model");
+        Self { model, history: history(steps), number: steps, like: prompt(0), runtime }
+    }
+
+    fn step(&mut self) {
+        step(self.number).into_iter().for_each(|item| self.history.push(item));
+        self.number += 1;
+        let Prompt { instructions, tools, options, .. } = &self.like;
+        let prompt = self.history.compile(instructions, tools, options);
+        let (cancel, retry, mut silent) =
+            (CancellationToken::new(), RetryPolicy::default(), Silent);
+        let answer = sample(&*self.model, &prompt, &retry, &cancel, &mut silent);
+        self.runtime.block_on(answer).expect("an answer");
+    }
+}
+
+/// All that a Step costs on this side, and the bytes' way through the loopback.
+#[divan::bench(args = [10, 100, 1000], sample_count = 40, sample_size = 1)]
+fn one_step_over_loopback(bencher: Bencher<'_, '_>, steps: usize) {
+    let mut steps = Steps::new(lean_server().0, steps);
+    steps.step();
+    bencher.bench_local(|| steps.step());
+}
+
+/// The same bytes on the same way with nothing done to them: what no client can save.
+#[divan::bench(args = [10, 100, 1000], sample_count = 40, sample_size = 1)]
+fn the_bare_bytes_over_loopback(bencher: Bencher<'_, '_>, steps: usize) {
+    let (address, length) = lean_server();
+    Steps::new(address, steps).step();
+    let length = length.load(Ordering::Relaxed);
+    let head = format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+    let request = [head.into_bytes(), vec![b'x'; length]].concat();
+    let mut socket = std::net::TcpStream::connect(address).expect("a connection");
+    socket.set_nodelay(true).expect("no delay");
+    let mut answer = vec![0u8; 64 * 1024];
     bencher.bench_local(|| {
-        history.items.extend(step(number));
-        number += 1;
-        let mut silent = Silent;
-        let answer = sample(&*model, &history, &retry, &cancel, &mut silent);
-        runtime.block_on(answer).expect("an answer")
+        socket.write_all(&request).expect("the request goes");
+        let mut read = 0;
+        while !answer[..read].ends_with(b"}]}]}}\n\n") {
+            read += socket.read(&mut answer[read..]).expect("the answer comes");
+        }
     });
+}
+
+/// Everything of a Step that is no transport: compile the prompt, make the body.
+#[divan::bench(args = [10, 100, 1000], sample_count = 40, sample_size = 1)]
+fn one_step_without_transport(bencher: Bencher<'_, '_>, steps: usize) {
+    let model = model("openai/m");
+    let (mut history, mut number, like) = (history(steps), steps, prompt(0));
+    let mut make = || {
+        step(number).into_iter().for_each(|item| history.push(item));
+        number += 1;
+        let prompt = history.compile(&like.instructions, &like.tools, &like.options);
+        model.stream(&prompt, CancellationToken::new())
+    };
+    make();
+    bencher.bench_local(make);
 }
 
 #[divan::bench]

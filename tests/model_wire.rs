@@ -10,6 +10,8 @@ mod support;
 mod connections;
 #[path = "model_wire/failures.rs"]
 mod failures;
+#[path = "model_wire/kept.rs"]
+mod kept;
 #[path = "model_wire/live.rs"]
 mod live;
 #[path = "model_wire/official.rs"]

@@ -36,6 +36,18 @@ pub fn gather(args: &ExecArgs, started: Instant) -> Result<RunInput, Refused> {
     input(settings, task, started)
 }
 
+/// The model alone, and all that it is reached with.
+pub fn model_alone(
+    flags: spec::FlagValues,
+    spec: Option<&Path>,
+) -> Result<(ModelSettings, ModelConfig), Refused> {
+    let spec = spec.map(read_spec).transpose()?;
+    let settings = spec::resolve_model(&flags, &env::values(), spec.as_ref())?;
+    let key = key(&settings)?;
+    let config = model_config(&settings, key);
+    Ok((settings, config))
+}
+
 /// The same for a run that goes on from a record: its settings are the base, flags go over them.
 pub fn gather_going(
     args: &ExecArgs,
@@ -281,14 +293,15 @@ fn model_config(model: &ModelSettings, key: Option<Secret>) -> ModelConfig {
                 connect: model.timeout_connect.value,
                 first_byte: model.timeout_first_byte.value,
                 idle: model.timeout_idle.value,
-                total: None,
+                total: model.timeout_total.value,
             },
-            ca_file: None,
+            ca_file: model.ca_file.value.clone(),
             ssl_cert_file: env::get("SSL_CERT_FILE").map(PathBuf::from),
             ssl_cert_dir: env::get("SSL_CERT_DIR"),
             proxies: env::proxies(),
             headers: Vec::new(),
         },
+        server_state: model.server_state.value,
         ..ModelConfig::default()
     }
 }

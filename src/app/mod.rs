@@ -3,6 +3,7 @@
 //! The only room that reads the environment, and the only one that ends the process.
 
 mod doctor;
+mod doctor_model;
 pub mod env;
 mod exec;
 mod exec_input;
@@ -68,6 +69,7 @@ async fn dispatch(cli: Cli, output: &Output, started: std::time::Instant) -> u8 
         Command::Rollout { command } => rollout::run(command, output).await,
         Command::Policy { command } => policy::run(command, output).await,
         Command::Spec { command } => spec::run(command, output).await,
+        Command::Doctor(args) if args.model.is_some() => doctor_model::run(&args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -38,7 +38,8 @@ pub enum Command {
         #[command(subcommand)]
         command: SpecCommand,
     },
-    /// Try the sandbox on this machine and say, clause by clause, what holds.
+    /// Try the sandbox on this machine and say, clause by clause, what holds; with --model, ask the
+    /// model what works.
     Doctor(DoctorArgs),
     /// Print the completion script of a shell.
     Completions {
@@ -79,6 +80,9 @@ pub struct ExecArgs {
     /// Address of the model's API
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
+    /// Certificates (PEM) to trust in addition to the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<String>,
     /// Print events as JSON lines on standard output
     #[arg(long, conflicts_with = "quiet")]
     pub json: bool,
@@ -143,6 +147,7 @@ impl ExecArgs {
             isolate: self.isolate.clone(),
             model: self.model.clone(),
             base_url: self.base_url.clone(),
+            ca_file: self.ca_file.clone(),
             json: self.json,
             quiet: self.quiet,
             color: self.color.clone(),
@@ -193,17 +198,43 @@ pub enum ToolsFrom {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit status: 0 a run would start, 1 something required does not hold, 2 wrong input."
+    after_help = "Exit status: 0 a run would start (with --model: the model can be used), 1 something required \
+                  does not hold, 2 wrong input."
 )]
 pub struct DoctorArgs {
     /// The policy file; without one the built-in policy
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
     pub policy: Option<PathBuf>,
     #[arg(short = 'C', long, value_name = "DIR", default_value = ".")]
     pub workspace: PathBuf,
+    /// Ask this model two tiny things (a few hundred tokens): is it reached, does it stream, call
+    /// tools, keep to schemas; without a name the model of the spec or of TURNKEY_MODEL
+    #[arg(long, value_name = "PROVIDER/NAME", num_args = 0..=1, default_missing_value = "")]
+    pub model: Option<String>,
+    /// With --model: the task spec whose model is meant
+    #[arg(short = 'f', long, value_name = "FILE", requires = "model")]
+    pub spec: Option<PathBuf>,
+    /// With --model: address of its API
+    #[arg(long, value_name = "URL", requires = "model")]
+    pub base_url: Option<String>,
+    /// With --model: certificates (PEM) to trust in addition to the system's
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub ca_file: Option<String>,
     /// Print the answer as one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+impl DoctorArgs {
+    /// The flags for the resolver.
+    pub fn flags(&self) -> FlagValues {
+        FlagValues {
+            model: self.model.clone().filter(|name| !name.is_empty()),
+            base_url: self.base_url.clone(),
+            ca_file: self.ca_file.clone(),
+            ..FlagValues::default()
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -291,13 +322,17 @@ pub enum PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum SpecCommand {
-    /// Name every fault of a task spec.
+    /// Name every fault of a task spec, or of the script of a scripted model.
     Check {
-        /// The spec file
+        /// The file; what it is shows in its keys
         file: PathBuf,
     },
     /// Print the JSON Schema of task specs.
-    Schema,
+    Schema {
+        /// The schema of the scripts of scripted models instead
+        #[arg(long)]
+        script: bool,
+    },
 }
 
 const EXIT_HELP: &str = "\

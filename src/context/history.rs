@@ -1,7 +1,8 @@
 //! The history of a Session, and the copy of it that is sent.
 
 use crate::protocol::{
-    CallId, Effect, Item, Prompt, PromptOptions, ResultKind, ToolPayload, ToolResult, ToolSpec,
+    CallId, Effect, Item, Items, Prompt, PromptOptions, ResultKind, ToolPayload, ToolResult,
+    ToolSpec,
 };
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -11,10 +12,43 @@ use std::sync::Arc;
 /// a prompt's fingerprint costs one item a Step and not the whole history.
 #[derive(Clone, Default)]
 pub struct History {
-    items: Vec<Arc<Item>>,
+    items: Items,
     running: Sha256,
     /// Calls without a result of which it is known that they never began.
     not_started: HashSet<CallId>,
+    pairs: Pairs,
+}
+
+/// Whether calls and results are in pairs, kept up item by item, so that a Step's prompt does not
+/// cost a look at the whole history.
+#[derive(Clone, Default)]
+struct Pairs {
+    called: HashSet<CallId>,
+    open: Vec<CallId>,
+    broken: bool,
+}
+
+impl Pairs {
+    fn push(&mut self, item: &Item) {
+        match item {
+            Item::ToolCall(call) => {
+                self.broken |= !self.called.insert(call.call_id.clone());
+                self.open.push(call.call_id.clone());
+            }
+            Item::ToolResult(result) => {
+                match self.open.iter().position(|id| *id == result.call_id) {
+                    Some(at) => drop(self.open.swap_remove(at)),
+                    None => self.broken = true,
+                }
+            }
+            Item::Message { .. } | Item::Reasoning { .. } | Item::Unknown { .. } => {}
+        }
+    }
+
+    /// Every call has its one result, and every result its call: nothing is to be repaired.
+    fn are_whole(&self) -> bool {
+        !self.broken && self.open.is_empty()
+    }
 }
 
 impl History {
@@ -28,6 +62,7 @@ impl History {
 
     pub fn push(&mut self, item: Arc<Item>) {
         digest_item(&mut self.running, &item);
+        self.pairs.push(&item);
         self.items.push(item);
     }
 
@@ -47,7 +82,11 @@ impl History {
         tools: &Arc<[ToolSpec]>,
         options: &PromptOptions,
     ) -> Prompt {
-        let items = repaired(&self.items, &self.not_started);
+        let items = if self.pairs.are_whole() {
+            self.items.clone()
+        } else {
+            repaired(&self.items, &self.not_started).into()
+        };
         let running = if items.len() == self.items.len() {
             self.running.clone()
         } else {
@@ -229,6 +268,15 @@ mod tests {
         ];
         for (items, want) in cases {
             assert_eq!(shape(&repaired(items, &HashSet::new())), *want);
+            // What a growing history sends is the same.
+            let mut history = History::default();
+            for (count, item) in items.iter().enumerate() {
+                history.push(item.clone());
+                let prompt =
+                    history.compile(&"".into(), &Vec::new().into(), &PromptOptions::default());
+                let whole = repaired(&items[..=count], &HashSet::new());
+                assert_eq!(shape(&prompt.items), shape(&whole));
+            }
         }
     }
 

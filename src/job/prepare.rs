@@ -420,7 +420,7 @@ pub(super) fn turn_config(input: &RunInput, policy: &Policy, session: &str) -> T
         options: PromptOptions {
             cache_key: session.to_owned(),
             effort: settings.model.effort.value.clone(),
-            max_output_tokens: None,
+            max_output_tokens: settings.model.max_output_tokens.value,
             output_schema: None,
         },
         retry: RetryPolicy {

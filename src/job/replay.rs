@@ -172,10 +172,8 @@ pub(super) fn opening(recorded: &RecordedRun) -> Vec<Item> {
         return items;
     }
     // The task itself is added by the Turn, and what is said after it by its ledger.
-    let is_task = |item: &Item| {
-        matches!(item, Item::Message { fragment: Some(Fragment::Task), text, .. }
-            if *text == recorded.task)
-    };
+    let is_task =
+        |item: &Item| matches!(item, Item::Message { fragment: Some(Fragment::Task), .. });
     items.truncate(items.iter().rposition(is_task).unwrap_or(items.len()));
     items
 }

@@ -66,6 +66,8 @@ pub enum ModelErrorKind {
     Incomplete(String),
     /// A complete answer with nothing in it.
     Empty,
+    /// The operator's limits leave no room for another request.
+    OverBudget,
     /// The Turn was cancelled.
     Cancelled,
     /// A scripted model met something its script does not expect.
@@ -97,6 +99,7 @@ impl ModelErrorKind {
             Self::ContentFiltered => "model.content_filtered",
             Self::Incomplete(_) => "model.incomplete",
             Self::Empty => "model.empty",
+            Self::OverBudget => "limit.budget",
             Self::Cancelled => "model.cancelled",
             Self::ScriptMismatch => "model.script",
             Self::Diverged => "replay.diverged",
@@ -125,6 +128,7 @@ impl ModelErrorKind {
             | Self::Refused
             | Self::ContentFiltered
             | Self::Incomplete(_)
+            | Self::OverBudget
             | Self::Cancelled
             | Self::ScriptMismatch
             | Self::Diverged

@@ -19,8 +19,10 @@ mod error;
 mod http;
 mod json;
 mod keys;
+mod known;
 mod open;
 mod openai;
+mod probe;
 mod replay;
 mod retry_hint;
 mod sample;
@@ -35,6 +37,7 @@ pub use endpoint::{Endpoint, ProxySetting, ProxySettings, Timeouts};
 pub use error::{Failure, ModelError, ModelErrorKind, TimeoutKind};
 pub use keys::default_key_variable;
 pub use open::{ModelConfig, OpenError, PROVIDERS, open, open_script};
+pub use probe::{Finding, Probe, probe};
 pub use replay::{Divergence, RecordedResponse, ReplayModel};
 pub use sample::{Observer, Response, RetryPolicy, Silent, sample};
 pub use scripted::{Script, schema as script_schema};
@@ -52,6 +55,16 @@ pub trait Model: Send + Sync {
     /// Whether tools with a grammar are offered as such; otherwise they travel as a function with
     /// one string property.
     fn freeform_tools(&self) -> bool;
+
+    /// The most tokens that one answer of this model can have, where that is known.
+    fn max_output_tokens(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether requests cost anything; those of a script do not, whatever counts it reports.
+    fn is_billed(&self) -> bool {
+        true
+    }
 
     /// Starts one response. The stream ends with [`ModelEvent::Completed`] or an error; dropping it
     /// cancels the request. The same prompt gives the same bytes each time.

@@ -19,6 +19,8 @@ pub struct ModelConfig {
     pub endpoint: Endpoint,
     /// Whether the model takes grammar tools; by a table of model names where `None`.
     pub freeform: Option<bool>,
+    /// Whether the provider keeps the history between requests, where it can.
+    pub server_state: bool,
 }
 
 /// Why a model could not be opened. All of these are faults of what was written, before any request.
@@ -103,7 +105,7 @@ pub fn open_script(
 fn open_openai(name: &str, config: &ModelConfig) -> Result<Arc<dyn Model>, OpenError> {
     let base = base(&config.endpoint, openai::DEFAULT_BASE)?;
     let http = http::Client::new(base, &config.endpoint, http::KeyHeader::Bearer)?;
-    Ok(Arc::new(openai::OpenAi::new(name, http, config.freeform)))
+    Ok(Arc::new(openai::OpenAi::new(name, http, config)))
 }
 
 fn open_chat(name: &str, config: &ModelConfig) -> Result<Arc<dyn Model>, OpenError> {

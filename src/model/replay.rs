@@ -144,6 +144,15 @@ impl Model for ReplayModel {
         true
     }
 
+    /// Limits are looked after as they were, so that they end the replay where they ended the run.
+    fn is_billed(&self) -> bool {
+        !self.id.starts_with("scripted/")
+    }
+
+    fn max_output_tokens(&self) -> Option<u64> {
+        None
+    }
+
     fn stream(&self, prompt: &Prompt, _: CancellationToken) -> ResponseStream {
         match self.answer(prompt) {
             Ok(events) => ResponseStream::ready(events, None),

@@ -10,7 +10,7 @@ use super::stream::{BoxFuture, ModelEvent, Stop};
 use crate::clock;
 use crate::protocol::{CallId, Item, Prompt, Usage, synthetic_id};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +62,12 @@ pub trait Observer: Send {
         wait: Duration,
         cause: &'a ModelError,
     ) -> BoxFuture<'a, ()>;
+
+    /// Whether the limits leave room for one more request like this one, after `spent` was booked
+    /// for those made so far.
+    fn affords(&self, _spent: Usage) -> bool {
+        true
+    }
 }
 
 /// An observer that wants to know nothing.
@@ -161,11 +167,19 @@ pub async fn sample(
         if whole.stop == Stop::End {
             break;
         }
+        let spent = whole.response.total_usage();
+        if !observer.affords(spent) {
+            let paused = ModelError::new(
+                ModelErrorKind::OverBudget,
+                "the provider paused a long answer, and the limits leave no room to go on with it",
+            );
+            return Err(booked(paused, spent));
+        }
         let next = longer.get_or_insert_with(|| prompt.clone());
         next.items.extend(whole.fresh.drain(..).map(Arc::new));
         let more = attempts(model, next, retry, cancel, observer)
             .await
-            .map_err(|error| booked(error, whole.response.total_usage()))?;
+            .map_err(|error| booked(error, spent))?;
         whole.append(more);
     }
     let mut response = whole.response;
@@ -224,6 +238,15 @@ async fn attempts(
         error.usage = spent;
         error.attempts = attempt;
         if !error.retryable() {
+            return Err(error);
+        }
+        if attempt < retry.attempts && !observer.affords(spent) {
+            error.message = format!(
+                "{}; what its {attempt} {} cost leaves no room in the limits for another",
+                error.message,
+                if attempt == 1 { "attempt" } else { "attempts" },
+            );
+            error.kind = ModelErrorKind::OverBudget;
             return Err(error);
         }
         let wait = match retry.wait(attempt, waited, &error) {
@@ -405,29 +428,28 @@ fn tokens(bytes: usize) -> u64 {
 
 /// Tokens of a prompt, roughly; only for attempts whose real count never came.
 fn estimate(prompt: &Prompt) -> u64 {
-    let items = prompt.items.iter().map(|item| match &**item {
-        Item::Message { text, .. } | Item::Reasoning { text, .. } => text.len(),
-        Item::ToolCall(call) => call.name.len() + call.payload.as_str().len(),
-        Item::ToolResult(result) => result.output.len(),
-        Item::Unknown { .. } => 0,
-    });
-    tokens(prompt.instructions.len() + items.sum::<usize>())
+    let items: usize = prompt.items.iter().map(|item| item.text_bytes()).sum();
+    tokens(prompt.instructions.len() + items)
 }
 
 /// One call id means one call and one result, in a response and over the whole history. The same
 /// call twice is one call; a different call under a used id gets an id of its own (some servers
 /// count ids from zero in each response).
 fn unique_call_ids(items: &mut Vec<Item>, prompt: &Prompt) {
-    if !items.iter().any(|item| matches!(item, Item::ToolCall(_))) {
+    let call_id = |item: &Item| match item {
+        Item::ToolCall(call) => Some(call.call_id.clone()),
+        _ => None,
+    };
+    let new: HashSet<CallId> = items.iter().filter_map(call_id).collect();
+    if new.is_empty() {
         return;
     }
+    // Only ids that are asked about: a step must not copy the ids of a whole history.
     let mut used: HashMap<CallId, Option<(String, String)>> = prompt
         .items
         .iter()
-        .filter_map(|item| match &**item {
-            Item::ToolCall(call) => Some((call.call_id.clone(), None)),
-            _ => None,
-        })
+        .filter(|item| matches!(&***item, Item::ToolCall(call) if new.contains(&call.call_id)))
+        .filter_map(|item| Some((call_id(item)?, None)))
         .collect();
     let mut number = 0u32;
     items.retain_mut(|item| {

@@ -125,6 +125,16 @@ impl ToolResult {
 }
 
 impl Item {
+    /// Bytes of text in it that a model reads; what a provider hides from us counts as nothing.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Message { text, .. } | Self::Reasoning { text, .. } => text.len(),
+            Self::ToolCall(call) => call.name.len() + call.payload.as_str().len(),
+            Self::ToolResult(result) => result.output.len(),
+            Self::Unknown { .. } => 0,
+        }
+    }
+
     /// Whether it is part of a response of the model.
     pub fn is_of_the_model(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ pub use ids::{CallId, RunId, SessionId, SubmissionId, TurnId, synthetic_id};
 pub use item::{Fragment, Item, Role, ToolCall, ToolPayload, ToolResult};
 pub use op::{Op, Submission};
 pub use outcome::{Outcome, Signal, State};
-pub use prompt::{Prompt, PromptOptions};
+pub use prompt::{Items, Prompt, PromptOptions};
 pub use tool::{Effect, ResultKind, ToolInput, ToolSpec};
 pub use usage::Usage;
 pub use verdict::{Decision, PartVerdict, RuleRef, Verdict};

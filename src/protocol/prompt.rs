@@ -3,14 +3,56 @@
 use super::item::Item;
 use super::tool::ToolSpec;
 use serde_json::Value;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+
+/// Items in order, shared: a history and the prompts that are made of it hold the same list, so that
+/// a prompt costs nothing however long the history is. Changing one that is shared copies the list
+/// (not the items) first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Items(Arc<Vec<Arc<Item>>>);
+
+impl Deref for Items {
+    type Target = Vec<Arc<Item>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Items {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<Vec<Arc<Item>>> for Items {
+    fn from(items: Vec<Arc<Item>>) -> Self {
+        Self(Arc::new(items))
+    }
+}
+
+impl<'a> IntoIterator for &'a Items {
+    type Item = &'a Arc<Item>;
+    type IntoIter = std::slice::Iter<'a, Arc<Item>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl FromIterator<Arc<Item>> for Items {
+    fn from_iter<I: IntoIterator<Item = Arc<Item>>>(items: I) -> Self {
+        Self::from(items.into_iter().collect::<Vec<_>>())
+    }
+}
 
 /// One request. A longer history begins with the bytes of the shorter one: items are shared by
 /// `Arc`, so a provider may keep what it encoded for an item and reuse it (compare by pointer).
 #[derive(Debug, Clone)]
 pub struct Prompt {
     pub instructions: Arc<str>,
-    pub items: Vec<Arc<Item>>,
+    pub items: Items,
     pub tools: Arc<[ToolSpec]>,
     pub options: PromptOptions,
     /// SHA-256 (hex) over everything above but volatile fragments: the key of recordings.

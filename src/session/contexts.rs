@@ -3,6 +3,7 @@
 use super::SessionParts;
 use super::cancel::TurnCancel;
 use super::limits::Limits;
+use super::reserve::Reserve;
 use crate::context::WorldSnapshot;
 use crate::model::RetryPolicy;
 use crate::protocol::{Prompt, PromptOptions, SubmissionId, TurnId};
@@ -55,4 +56,6 @@ pub struct StepContext {
     /// What is advertised and what executes, of one generation.
     pub plan: Arc<ToolPlan>,
     pub prompt: Prompt,
+    /// Its share of the limits, where they count tokens.
+    pub reserve: Option<Reserve>,
 }

@@ -1,5 +1,6 @@
 //! The ledger of a Turn: what may be used, what was, and the notes the model gets on the way.
 
+use super::reserve::Measured;
 use crate::protocol::{CallCounts, ResultKind, ToolCall, ToolResult, TurnEnd, Usage};
 use crate::spec::Prices;
 use std::time::{Duration, Instant};
@@ -32,12 +33,18 @@ pub(super) struct Ledger {
     pub steps: u32,
     pub usage: Usage,
     pub calls: CallCounts,
+    pub measured: Measured,
     noted: u32,
     last: Option<(String, ResultKind)>,
     equal: u32,
 }
 
 impl Ledger {
+    #[cfg(test)]
+    pub fn used(usage: Usage) -> Self {
+        Self { usage, ..Self::default() }
+    }
+
     /// Whether another sampling may be made.
     pub fn before_step(&self, limits: &Limits) -> Result<(), TurnEnd> {
         if self.steps >= limits.steps {
@@ -131,7 +138,7 @@ pub fn cost(prices: &Prices, usage: Usage) -> f64 {
     sum / 1e6
 }
 
-fn reached(reason: &str, message: String) -> TurnEnd {
+pub(super) fn reached(reason: &str, message: String) -> TurnEnd {
     TurnEnd::Aborted { reason: reason.into(), message }
 }
 

@@ -11,6 +11,7 @@ mod finish;
 mod limits;
 mod processes;
 mod replayed;
+mod reserve;
 mod step;
 mod turn;
 
@@ -18,6 +19,7 @@ pub use cancel::TurnCancel;
 pub use contexts::{StepContext, TurnConfig, TurnContext};
 pub use limits::{Limits, cost};
 pub use replayed::{ReplayedAttempt, ReplayedLook, ReplayedWorld};
+pub use reserve::Reserve;
 
 use crate::clock;
 use crate::context::{History, WorldState};

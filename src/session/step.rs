@@ -1,6 +1,7 @@
 //! One Step: capture the world, sample the model once, run the calls that follow.
 
 use super::contexts::StepContext;
+use super::reserve::Reserve;
 use super::turn::{Turn, failed};
 use super::{Memory, ReplayedWorld, emit::Emitter, processes};
 use crate::clock;
@@ -8,8 +9,8 @@ use crate::context::{self, WorldSnapshot};
 use crate::model::{self, ModelError, ModelErrorKind, Response};
 use crate::policy::OnDeny;
 use crate::protocol::{
-    EventMsg, Item, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd,
-    Verdict,
+    EventMsg, Item, Items, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd,
+    Usage, Verdict,
 };
 use crate::rollout::{ApprovalRecord, Record, StepStartedRecord, UsageRecord};
 use crate::tools::{self, CallObserver, Halt};
@@ -19,7 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Runs one Step. `Some` is the final message: the model asked for nothing more.
-pub(super) async fn run(turn: &mut Turn, memory: &mut Memory) -> Result<Option<String>, TurnEnd> {
+pub(super) async fn run(
+    turn: &mut Turn,
+    memory: &mut Memory,
+    reserve: Option<Reserve>,
+) -> Result<Option<String>, TurnEnd> {
     if let Some(note) = turn.ledger.note(&turn.context.config.limits) {
         turn.add_item(memory, context::budget(&note), None).await?;
     }
@@ -27,7 +32,7 @@ pub(super) async fn run(turn: &mut Turn, memory: &mut Memory) -> Result<Option<S
     let steps = turn.ledger.steps;
     turn.progress.update(|summary| summary.steps = steps);
     turn.emit(EventMsg::StepStarted { step: steps }).await;
-    let step = capture(turn, memory).await?;
+    let mut step = capture(turn, memory, reserve).await?;
     let started = Record::StepStarted(Box::new(StepStartedRecord {
         turn: turn.context.turn.clone(),
         step: step.step,
@@ -39,6 +44,8 @@ pub(super) async fn run(turn: &mut Turn, memory: &mut Memory) -> Result<Option<S
     }));
     turn.emitter.record(started).await.map_err(failed)?;
     let response = sample(turn, &step).await?;
+    // It shares the history's list, which grows now: let go of, the list need not be copied.
+    step.prompt.items = Items::default();
     let calls = accept(turn, memory, response).await?;
     if calls.is_empty() {
         return Ok(Some(last_message(memory)));
@@ -48,7 +55,11 @@ pub(super) async fn run(turn: &mut Turn, memory: &mut Memory) -> Result<Option<S
 }
 
 /// Freezes what this sampling sees.
-async fn capture(turn: &Turn, memory: &mut Memory) -> Result<StepContext, TurnEnd> {
+async fn capture(
+    turn: &Turn,
+    memory: &mut Memory,
+    reserve: Option<Reserve>,
+) -> Result<StepContext, TurnEnd> {
     processes::settle(turn).await?;
     let observed = match turn.parts.replayed.clone() {
         Some(replayed) => look_up(turn, memory, &replayed).await?,
@@ -56,8 +67,12 @@ async fn capture(turn: &Turn, memory: &mut Memory) -> Result<StepContext, TurnEn
     };
     let plan = turn.parts.registry.plan();
     let config = &turn.context.config;
-    let prompt = memory.history.compile(&config.instructions, &plan.specs, &config.options);
-    Ok(StepContext { step: turn.ledger.steps, world: observed, plan, prompt })
+    let mut options = config.options.clone();
+    if let Some(reserve) = &reserve {
+        options.max_output_tokens = reserve.max_output_tokens;
+    }
+    let prompt = memory.history.compile(&config.instructions, &plan.specs, &options);
+    Ok(StepContext { step: turn.ledger.steps, world: observed, plan, prompt, reserve })
 }
 
 /// What the record says was seen at this Step.
@@ -113,6 +128,7 @@ async fn sample(turn: &mut Turn, step: &StepContext) -> Result<Response, TurnEnd
         emitter: &turn.emitter,
         submission: &turn.context.submission,
         step: step.step,
+        reserve: step.reserve.as_ref(),
         broken: None,
     };
     let start = clock::now();
@@ -150,12 +166,21 @@ async fn sample(turn: &mut Turn, step: &StepContext) -> Result<Response, TurnEnd
     }));
     turn.emitter.record(record).await.map_err(failed)?;
     turn.emit(EventMsg::Usage { step: step.step, usage, total }).await;
-    sampled.map_err(|error| sampling_failed(turn, error))
+    sampled.map_err(|error| sampling_failed(turn, step.reserve.as_ref(), error))
 }
 
-fn sampling_failed(turn: &Turn, error: ModelError) -> TurnEnd {
-    if error.kind == ModelErrorKind::Cancelled {
-        return turn.aborted();
+fn sampling_failed(turn: &Turn, reserve: Option<&Reserve>, error: ModelError) -> TurnEnd {
+    // A limit of the operator's ended it, and not the model.
+    let limit = match (&error.kind, reserve) {
+        (ModelErrorKind::Cancelled, _) => return turn.aborted(),
+        (ModelErrorKind::OverBudget, Some(reserve)) => Some(reserve.passed_by(error.usage)),
+        (ModelErrorKind::Incomplete(why), Some(reserve)) if why == "max_output_tokens" => {
+            reserve.by
+        }
+        _ => None,
+    };
+    if let Some(reason) = limit {
+        return TurnEnd::Aborted { reason: reason.into(), message: error.message.clone() };
     }
     let retryable = error.retryable();
     let mut message = format!("{} ({} requests)", error.message, error.attempts);
@@ -167,16 +192,20 @@ fn sampling_failed(turn: &Turn, error: ModelError) -> TurnEnd {
 
 /// Puts a complete response into record and history; gives its calls.
 async fn accept(
-    turn: &Turn,
+    turn: &mut Turn,
     memory: &mut Memory,
     response: Response,
 ) -> Result<Vec<ToolCall>, TurnEnd> {
-    let mut calls = Vec::new();
+    let (mut calls, usage) = (Vec::new(), response.usage);
+    let measured = !response.estimated;
     for item in response.items {
         if let Item::ToolCall(call) = &item {
             calls.push(call.clone());
         }
         turn.add_item(memory, item, response.response_id.clone()).await?;
+    }
+    if measured {
+        turn.ledger.measured.set(usage, memory.history.items().len());
     }
     Ok(calls)
 }
@@ -246,10 +275,15 @@ struct SampleObserver<'a> {
     emitter: &'a Arc<Emitter>,
     submission: &'a SubmissionId,
     step: u32,
+    reserve: Option<&'a Reserve>,
     broken: Option<Halt>,
 }
 
 impl model::Observer for SampleObserver<'_> {
+    fn affords(&self, spent: Usage) -> bool {
+        self.reserve.is_none_or(|reserve| reserve.affords(spent))
+    }
+
     fn delta<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let msg = EventMsg::TextDelta { text: text.to_owned() };

@@ -3,7 +3,7 @@
 use super::contexts::TurnContext;
 use super::emit::Emitter;
 use super::limits::Ledger;
-use super::{Answered, Memory, SessionParts, finish, processes, step};
+use super::{Answered, Memory, SessionParts, finish, processes, reserve, step};
 use crate::context::{self, Cap};
 use crate::protocol::{EventMsg, Item, TurnEnd, TurnSummary, Unmet};
 use crate::rollout::{Record, TurnContextRecord};
@@ -230,7 +230,8 @@ impl Turn {
                 return Err(self.aborted());
             }
             self.ledger.before_step(&self.context.config.limits)?;
-            if let Some(message) = step::run(self, memory).await? {
+            let reserve = reserve::next(self, memory.history.items())?;
+            if let Some(message) = step::run(self, memory, reserve).await? {
                 return Ok(message);
             }
         }

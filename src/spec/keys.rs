@@ -158,6 +158,18 @@ pub const MODEL: &[Key] = &[
     key("effort", Type::Text, "Reasoning effort in the provider's words."),
     key("vision", Type::Off, "Whether the model takes images."),
     key("window", Type::Uint { min: 1024 }, "Tokens that fit into the model's context."),
+    key(
+        "max_output_tokens",
+        Type::Uint { min: 16 },
+        "Tokens of one response at the most; limits of tokens and cost make it smaller.",
+    ),
+    key(
+        "server_state",
+        Type::Bool,
+        "Whether the provider keeps the history between requests (`openai` only).",
+    ),
+    key("ca_file", Type::Path, "Certificates (PEM) to trust in addition to the system's.")
+        .flag("--ca-file"),
     key("timeouts", Type::Table(TIMEOUTS), "How long to wait for the model."),
     key("retries", Type::Table(RETRIES), "How often a request is made again."),
     key("prices", Type::Table(PRICES), "Prices per million tokens; a cost limit needs them."),
@@ -173,6 +185,7 @@ pub const TIMEOUTS: &[Key] = &[
     key("connect", Type::Duration, "Until the connection stands."),
     key("first_byte", Type::Duration, "Until the first byte of a response."),
     key("idle", Type::Duration, "Between two bytes of a response."),
+    key("total", Type::Duration, "One whole response; without it the run's own limit holds."),
 ];
 
 pub const RETRIES: &[Key] = &[

@@ -32,7 +32,7 @@ pub use inputs::{InputText, is_invisible, render_inputs, strip_invisible};
 pub use keys::{ReferenceRow, reference};
 pub use parse::parse;
 pub use recorded::{recorded_flags, recorded_spec};
-pub use resolve::resolve;
+pub use resolve::{resolve, resolve_model};
 pub use schema::schema;
 pub use settings::{
     Check, Color, ENV_BASE_URL, ENV_COLOR, ENV_MODEL, ENV_OUTPUT, EnvValues, FlagValues,

@@ -4,7 +4,7 @@
 use super::check;
 use super::fault::Faults;
 use super::keys::{self, Field, Fields};
-use super::read::{checked, duration, exactly_one, number, off, read_variable, uint};
+use super::read::{checked, duration, exactly_one, number, off, read_variable, switch, uint};
 use super::types::{KeyFrom, ModelName, ModelSpec, Placed, Prices};
 use super::yaml::Kind;
 
@@ -19,6 +19,9 @@ pub(super) fn read_model(field: &Field<'_>, faults: &mut Faults) -> ModelSpec {
     model.effort = checked(fields.take("effort"), faults, word);
     off(fields.take("vision"), faults);
     model.window = uint(fields.take("window"), 1024, faults);
+    model.max_output_tokens = uint(fields.take("max_output_tokens"), 16, faults);
+    model.server_state = switch(fields.take("server_state"), faults);
+    model.ca_file = checked(fields.take("ca_file"), faults, check::path);
     if let Some(field) = fields.take("timeouts") {
         read_timeouts(&field, &mut model, faults);
     }
@@ -93,6 +96,7 @@ fn read_timeouts(field: &Field<'_>, model: &mut ModelSpec, faults: &mut Faults) 
         model.timeout_connect = duration(fields.take("connect"), faults);
         model.timeout_first_byte = duration(fields.take("first_byte"), faults);
         model.timeout_idle = duration(fields.take("idle"), faults);
+        model.timeout_total = duration(fields.take("total"), faults);
         fields.finish(faults);
     }
 }

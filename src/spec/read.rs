@@ -126,6 +126,12 @@ pub(super) fn duration(field: Option<Field<'_>>, faults: &mut Faults) -> Option<
     Some(Placed::new(value, field.node.at))
 }
 
+pub(super) fn switch(field: Option<Field<'_>>, faults: &mut Faults) -> Option<Placed<bool>> {
+    let field = field?;
+    let value = field.node.bool(&field.path, faults)?;
+    Some(Placed::new(value, field.node.at))
+}
+
 /// A switch of a later version: `false` is accepted, `true` is refused.
 pub(super) fn off(field: Option<Field<'_>>, faults: &mut Faults) {
     let Some(field) = field else { return };

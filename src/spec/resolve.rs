@@ -82,6 +82,19 @@ pub fn resolve(
     })
 }
 
+/// The model alone, for whoever has no task: which one, where, with what key.
+pub fn resolve_model(
+    flags: &FlagValues,
+    env: &EnvValues,
+    spec: Option<&Spec>,
+) -> Result<ModelSettings, Vec<Fault>> {
+    let nothing = Spec::default();
+    let from = Resolver { spec: spec.unwrap_or(&nothing), has_spec: spec.is_some() };
+    let mut faults = Vec::new();
+    let model = from.model(flags, env, &mut Vec::new(), &mut faults);
+    model.filter(|_| faults.is_empty()).ok_or(faults)
+}
+
 /// A value that a flag, the environment or the spec gave, or none.
 pub(super) struct Picked<T>(Option<Setting<T>>);
 
@@ -155,6 +168,7 @@ fn check_paths(flags: &FlagValues, faults: &mut Vec<Fault>) {
         (&flags.policy, "--policy"),
         (&flags.workspace, "--workspace"),
         (&flags.artifacts, "--artifacts"),
+        (&flags.ca_file, "--ca-file"),
     ];
     for (path, name) in paths {
         if let Some(Err(why)) = path.as_deref().map(check::path) {
@@ -170,7 +184,7 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    fn path(
+    pub(super) fn path(
         &self,
         value: &Option<String>,
         name: &'static str,

@@ -21,6 +21,17 @@ impl Resolver<'_> {
         let base_url = base_url(flags, env, faults);
         let name = name?;
         let applies = self.applies(&name.value, notes);
+        if let Some(kept) = own.server_state.filter(|kept| kept.value && applies.provider)
+            && name.value.provider != "openai"
+        {
+            faults.push(Fault {
+                file: self.spec.file.clone(),
+                at: kept.at,
+                text: format!("\"model.server_state\" is not possible with {}", name.value),
+                hint: "only openai/NAME keeps the history at the provider; leave the key out"
+                    .into(),
+            });
+        }
         let base_dir = match name.source {
             Source::Spec { .. } => self.spec.dir.clone(),
             _ => PathBuf::new(),
@@ -31,10 +42,16 @@ impl Resolver<'_> {
             key: pick(None, self.own_key().filter(|_| applies.provider)).optional(),
             effort: pick(None, copy(&own.effort).filter(|_| applies.provider)).optional(),
             window: pick(None, copy(&own.window).filter(|_| applies.model)).optional(),
+            max_output_tokens: pick(None, copy(&own.max_output_tokens).filter(|_| applies.model))
+                .optional(),
+            server_state: pick(None, copy(&own.server_state).filter(|_| applies.provider))
+                .or(false),
+            ca_file: self.path(&flags.ca_file, "--ca-file", &own.ca_file).optional(),
             prices: pick(None, copy(&own.prices).filter(|_| applies.model)).optional(),
             timeout_connect: pick(None, own.timeout_connect).or(defaults::TIMEOUT_CONNECT),
             timeout_first_byte: pick(None, own.timeout_first_byte).or(defaults::TIMEOUT_FIRST_BYTE),
             timeout_idle: pick(None, own.timeout_idle).or(defaults::TIMEOUT_IDLE),
+            timeout_total: pick(None, own.timeout_total).optional(),
             retry_attempts: pick(None, own.retry_attempts).or(defaults::RETRY_ATTEMPTS),
             retry_total_wait: pick(None, own.retry_total_wait).or(defaults::RETRY_TOTAL_WAIT),
             name,
@@ -80,6 +97,8 @@ impl Resolver<'_> {
             ("key", own.key.is_some(), applies.provider),
             ("effort", own.effort.is_some(), applies.provider),
             ("window", own.window.is_some(), applies.model),
+            ("max_output_tokens", own.max_output_tokens.is_some(), applies.model),
+            ("server_state", own.server_state.is_some(), applies.provider),
             ("prices", own.prices.is_some(), applies.model),
         ];
         for (key, there, applies) in left_out {

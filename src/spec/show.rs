@@ -70,9 +70,13 @@ impl Settings {
         rows.add("model.key", &model.key);
         rows.add("model.effort", &model.effort);
         rows.add("model.window", &model.window);
+        rows.add("model.max_output_tokens", &model.max_output_tokens);
+        rows.add("model.server_state", &model.server_state);
+        rows.add("model.ca_file", &model.ca_file);
         rows.add("model.timeouts.connect", &model.timeout_connect);
         rows.add("model.timeouts.first_byte", &model.timeout_first_byte);
         rows.add("model.timeouts.idle", &model.timeout_idle);
+        rows.add("model.timeouts.total", &model.timeout_total);
         rows.add("model.retries.attempts", &model.retry_attempts);
         rows.add("model.retries.total_wait", &model.retry_total_wait);
         rows.add("model.prices", &model.prices);

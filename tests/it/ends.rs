@@ -366,36 +366,50 @@ fn served(commands: &[&str]) -> Server {
 }
 
 fn with_secrets<'a>(place: &'a Sandboxed, server: &Server) -> Run<'a> {
+    with_secrets_on(place, server, "openai/m")
+}
+
+fn with_secrets_on<'a>(place: &'a Sandboxed, server: &Server, model: &str) -> Run<'a> {
     let base = server.base_url();
-    Run::exec(place, &["--json", "--model", "openai/m", "--base-url", &base, "t"])
-        .env("OPENAI_API_KEY", "sk-value-of-the-key-0001")
+    let variable =
+        if model.starts_with("anthropic/") { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" };
+    Run::exec(place, &["--json", "--model", model, "--base-url", &base, "t"])
+        .env(variable, "sk-value-of-the-key-0001")
         .env("CI_JOB_TOKEN", "glcbt-value-of-the-token-0002")
         .env("AWS_SECRET_ACCESS_KEY", "aws/value+of+the+secret/0003")
 }
 
 #[test]
 fn d79_no_secret_of_the_runner_reaches_a_child_a_request_or_an_artifact() {
-    let place = scripted(&[]);
-    let server = served(&[
-        "env",
-        "printenv OPENAI_API_KEY CI_JOB_TOKEN",
-        "cat /proc/self/environ",
-        "sh parent.sh",
-    ]);
-    place.write(
-        "ws/parent.sh",
-        "cat /proc/$PPID/environ; cat /proc/1/environ; tr '\\0' '\\n' < /proc/$PPID/environ\n",
-    );
-    let done = with_secrets(&place, &server).finish();
-    done.assert(0, "completed", "completed");
-    let secrets = [
-        "sk-value-of-the-key-0001",
-        "glcbt-value-of-the-token-0002",
-        "aws/value+of+the+secret/0003",
-    ];
-    assert_nowhere(&place, &done, &server, &secrets);
-    let env = &done.outputs()[0];
-    assert!(!env.contains("TOKEN") && !env.contains("API_KEY"), "{env}");
+    for model in ["openai/m", "chat/m", "anthropic/m"] {
+        let place = scripted(&[]);
+        let server = served(&[
+            "env",
+            "printenv OPENAI_API_KEY ANTHROPIC_API_KEY CI_JOB_TOKEN",
+            "cat /proc/self/environ",
+            "sh parent.sh",
+        ]);
+        place.write(
+            "ws/parent.sh",
+            "cat /proc/$PPID/environ; cat /proc/1/environ; tr '\\0' '\\n' < /proc/$PPID/environ\n",
+        );
+        let done = with_secrets_on(&place, &server, model).finish();
+        done.assert(0, "completed", "completed");
+        let secrets = [
+            "sk-value-of-the-key-0001",
+            "glcbt-value-of-the-token-0002",
+            "aws/value+of+the+secret/0003",
+        ];
+        assert_nowhere(&place, &done, &server, &secrets);
+        let env = &done.outputs()[0];
+        assert!(!env.contains("TOKEN") && !env.contains("API_KEY"), "{env}");
+        let keys = ["authorization", "x-api-key"];
+        let sent = &server.requests()[0];
+        let said = keys.iter().any(|name| {
+            sent.header(name).is_some_and(|text| text.ends_with("sk-value-of-the-key-0001"))
+        });
+        assert!(said, "{model}: the key is sent where it belongs");
+    }
 }
 
 #[test]

@@ -21,3 +21,4 @@ mod scenario;
 mod session;
 mod signals;
 mod support;
+mod wire;

@@ -1,67 +1,17 @@
 //! Certificates and proxies. The test makes its own authority with the `openssl` command; where that
 //! is missing it says so loudly and tests the rest.
 
-use crate::model_server::{Reply, Server};
+use crate::model_server::{Authority, Reply, Server};
 use crate::support::*;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use turnkey::model::{
-    Endpoint, ModelConfig, ModelErrorKind, OpenError, ProxySetting, ProxySettings, open,
+    Endpoint, ModelConfig, ModelErrorKind, OpenError, ProxySetting, ProxySettings, Silent, open,
+    sample,
 };
-
-/// An authority, and a server certificate of it for loopback and `model.example`.
-struct Authority {
-    folder: tempfile::TempDir,
-}
-
-impl Authority {
-    fn new() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Self { folder };
-        let names = "subjectAltName=DNS:model.example,DNS:localhost,IP:127.0.0.1";
-        std::fs::write(authority.path("leaf.ext"), names).unwrap();
-        let commands = [
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -keyout ca.key \
-             -out ca.pem -addext basicConstraints=critical,CA:TRUE -subj /O=Acme/CN=Acme-Inspection-CA",
-            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout leaf.key -out leaf.csr \
-             -subj /CN=model.example",
-            "x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
-             -extfile leaf.ext -out leaf.pem",
-        ];
-        for command in commands {
-            let done = Command::new("openssl")
-                .args(command.split_whitespace())
-                .current_dir(authority.folder.path())
-                .output();
-            let Ok(done) = done else {
-                eprintln!("SKIPPED: no openssl command here, TLS is not tested");
-                return None;
-            };
-            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        }
-        Some(authority)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn server_config(&self) -> Arc<rustls::ServerConfig> {
-        let certificate = CertificateDer::from_pem_file(self.path("leaf.pem")).unwrap();
-        let key = PrivateKeyDer::from_pem_file(self.path("leaf.key")).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
-        Arc::new(config)
-    }
-}
+use turnkey::protocol::{Fragment, Item, Role};
 
 fn with(base: &str, change: impl FnOnce(&mut Endpoint)) -> ModelConfig {
     let mut config = config(base);
@@ -247,4 +197,73 @@ fn d102_no_proxy_is_obeyed_with_its_port() {
     let model = open("openai/gpt-5-test", config).unwrap();
     let error = ask_with(&*model, &task(), &quick()).0.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Connect, "tried directly: {error}");
+}
+
+/// A server that speaks HTTP/2 only; gives how many connections it saw.
+fn start_http2(config: Arc<rustls::ServerConfig>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = seen.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let acceptor = tokio_rustls::TlsAcceptor::from(config);
+            while let Ok((socket, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let Ok(stream) = acceptor.accept(socket).await else { continue };
+                tokio::spawn(serve_http2(stream));
+            }
+        });
+    });
+    (address, seen)
+}
+
+async fn serve_http2(stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>) {
+    let mut connection = h2::server::handshake(stream).await.unwrap();
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        tokio::spawn(async move {
+            let mut body = request.into_body();
+            let mut length = 0;
+            while let Some(Ok(piece)) = body.data().await {
+                length += piece.len();
+                let _ = body.flow_control().release_capacity(piece.len());
+            }
+            let mut response = http::Response::new(());
+            let kind = http::HeaderValue::from_static("text/event-stream");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+            let mut answer = respond.send_response(response, false).unwrap();
+            let text = format!("{{\"type\":\"output_text\",\"text\":\"{length}\"}}");
+            let item = format!("{{\"type\":\"message\",\"id\":\"m\",\"content\":[{text}]}}");
+            let event = format!(
+                "data: {{\"type\":\"response.completed\",\"response\":{{\"output\":[{item}]}}}}\n\n"
+            );
+            let _ = answer.send_data(bytes::Bytes::from(event), true);
+        });
+    }
+}
+
+/// HTTP/2 where it is offered: one connection for all, bodies of many megabytes included.
+#[test]
+fn http2_is_spoken_where_it_is_offered() {
+    let Some(authority) = Authority::new() else { return };
+    let (address, connections) = start_http2(authority.http2_config());
+    let config = with(&format!("https://{address}/v1"), |endpoint| {
+        endpoint.ca_file = Some(authority.path("ca.pem"));
+    });
+    let model = open("openai/gpt-5-test", config).unwrap();
+    let large = "x".repeat(5 << 20);
+    run(async {
+        for task in ["small", large.as_str(), "small"] {
+            let item = Item::ours(Role::User, Fragment::Task, task);
+            let prompt = prompt(vec![item]);
+            let cancel = tokio_util::sync::CancellationToken::new();
+            let answer = sample(&*model, &prompt, &quick(), &cancel, &mut Silent).await.unwrap();
+            let length: usize = text(&answer).parse().unwrap();
+            assert!(length > task.len(), "{length} bytes arrived");
+        }
+    });
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
 }

@@ -190,3 +190,82 @@ fn a_refusal_is_an_end_of_its_own() {
         assert_eq!(server.request_count(), 1);
     }
 }
+
+#[test]
+fn d19_the_time_at_which_a_limit_is_reset_is_waited_for() {
+    for wire in WIRES {
+        let reply = Reply::status(429, "{}")
+            .header("x-ratelimit-remaining-requests", "3")
+            .header("x-ratelimit-reset-requests", "9m")
+            .header("x-ratelimit-remaining-tokens", "0")
+            .header("x-ratelimit-reset-tokens", "400ms");
+        let server = Server::start([reply, Reply::message("done")]);
+        ask(wire, &server).0.unwrap();
+        let requests = server.requests();
+        let waited = requests[1].at - requests[0].at;
+        assert!(waited >= Duration::from_millis(400), "{wire} {waited:?}");
+        assert!(waited < Duration::from_secs(2), "{wire} {waited:?}: only what is used up counts");
+    }
+}
+
+/// Limits that leave no room for another attempt end the response, with what it cost so far.
+#[test]
+fn an_attempt_that_the_limits_do_not_leave_room_for_is_not_made() {
+    struct Poor(u64);
+    impl turnkey::model::Observer for Poor {
+        fn delta<'a>(&'a mut self, _: &'a str) -> turnkey::model::BoxFuture<'a, ()> {
+            Box::pin(std::future::ready(()))
+        }
+
+        fn retry<'a>(
+            &'a mut self,
+            _: u32,
+            _: Duration,
+            _: &'a turnkey::model::ModelError,
+        ) -> turnkey::model::BoxFuture<'a, ()> {
+            Box::pin(std::future::ready(()))
+        }
+
+        fn affords(&self, spent: turnkey::protocol::Usage) -> bool {
+            spent.total() < self.0
+        }
+    }
+    for wire in WIRES {
+        let server = Server::start([Reply::empty().forever()]);
+        let model = model_at(wire, &server);
+        let cancel = tokio_util::sync::CancellationToken::new();
+        // Each attempt costs 110 tokens.
+        let mut poor = Poor(220);
+        let answer = run(turnkey::model::sample(&*model, &task(), &quick(), &cancel, &mut poor));
+        let error = answer.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::OverBudget, "{wire}");
+        assert_eq!((server.request_count(), error.usage.total()), (2, 220), "{wire}");
+        assert!(error.message.contains("2 attempts"), "{}", error.message);
+        assert!(!error.retryable());
+    }
+    let server = Server::start([Reply::incomplete("pause_turn").with_text("One, ").forever()]);
+    let model = model_at(ANTHROPIC, &server);
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let answer = run(turnkey::model::sample(&*model, &task(), &quick(), &cancel, &mut Poor(300)));
+    assert_eq!(answer.unwrap_err().kind, ModelErrorKind::OverBudget);
+    assert_eq!(server.request_count(), 3);
+}
+
+#[test]
+fn a_provider_without_capacity_is_asked_again() {
+    for wire in WIRES {
+        let overloaded = || Reply::failed("overloaded_error", "Overloaded");
+        let server = Server::start([
+            overloaded(),
+            Reply::status(
+                529,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            ),
+            Reply::message("done"),
+        ]);
+        let (answer, notes) = ask(wire, &server);
+        answer.unwrap();
+        let causes: Vec<&str> = notes.retries.iter().map(|(_, _, cause)| cause.as_str()).collect();
+        assert_eq!(causes, ["model.overloaded", "model.overloaded"], "{wire}");
+    }
+}

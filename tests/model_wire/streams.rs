@@ -331,3 +331,20 @@ fn a_connection_serves_the_next_request_too() {
         assert_eq!(server.connections(), 1, "{wire}");
     }
 }
+
+/// A gateway that compresses what nobody asked it to compress is read all the same.
+#[test]
+fn a_compressed_answer_is_read() {
+    use std::io::Write;
+    let item = json!({ "type": "message", "id": "m",
+                       "content": [{ "type": "output_text", "text": "done" }] });
+    let response = json!({ "id": "r", "output": [item] });
+    let event = json!({ "type": "response.completed", "response": response });
+    let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    zip.write_all(format!("data: {event}\n\n").as_bytes()).unwrap();
+    let reply = Reply::status(200, zip.finish().unwrap())
+        .header("content-type", "text/event-stream")
+        .header("content-encoding", "gzip");
+    let server = Server::start([reply]);
+    assert_eq!(text(&ask(OPENAI, &server).0.unwrap()), "done");
+}

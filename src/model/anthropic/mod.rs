@@ -43,6 +43,10 @@ impl Model for Anthropic {
         false
     }
 
+    fn max_output_tokens(&self) -> Option<u64> {
+        Some(self.encoder.default_max_tokens())
+    }
+
     fn stream(&self, prompt: &Prompt, cancel: CancellationToken) -> ResponseStream {
         let body = match self.cache.build(prompt, &self.encoder) {
             Ok(body) => body,

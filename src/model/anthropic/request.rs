@@ -20,14 +20,17 @@ impl Request {
 
     /// The wire wants an upper bound of output tokens; without one of the operator's it is what
     /// every model of the generation takes.
-    fn max_tokens(&self, options: &PromptOptions) -> u64 {
-        let default = match self.model.as_str() {
+    pub fn default_max_tokens(&self) -> u64 {
+        match self.model.as_str() {
             name if name.starts_with("claude-3-5") => 8_192,
             name if name.starts_with("claude-3-7") => 32_000,
             name if name.starts_with("claude-3") => 4_096,
             _ => 32_000,
-        };
-        options.max_output_tokens.unwrap_or(default).max(1)
+        }
+    }
+
+    fn max_tokens(&self, options: &PromptOptions) -> u64 {
+        options.max_output_tokens.unwrap_or(self.default_max_tokens()).max(1)
     }
 
     /// Models up to this generation take a budget of tokens to think with; later ones decide
@@ -207,7 +210,7 @@ mod tests {
     fn body(model: &str, options: PromptOptions) -> Value {
         let prompt = Prompt {
             instructions: "i".into(),
-            items: Vec::new(),
+            items: Vec::new().into(),
             tools: Vec::new().into(),
             options,
             fingerprint: String::new(),

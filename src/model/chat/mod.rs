@@ -11,6 +11,7 @@ mod request;
 use super::Model;
 use super::body::BodyCache;
 use super::http::{Client, Exchange};
+use super::known;
 use super::stream::ResponseStream;
 use crate::protocol::Prompt;
 use reqwest::header::HeaderMap;
@@ -51,6 +52,13 @@ impl Model for Chat {
 
     fn freeform_tools(&self) -> bool {
         false
+    }
+
+    fn max_output_tokens(&self) -> Option<u64> {
+        self.id
+            .strip_prefix("chat/")
+            .filter(|_| self.encoder.official)
+            .and_then(known::max_output_tokens)
     }
 
     fn stream(&self, prompt: &Prompt, cancel: CancellationToken) -> ResponseStream {

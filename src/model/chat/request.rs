@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Encodes prompts for one model.
 pub(super) struct Request {
     model: String,
-    official: bool,
+    pub official: bool,
 }
 
 impl Request {

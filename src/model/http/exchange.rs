@@ -1,6 +1,7 @@
 //! One request and its answer as a source of events: send, read the head, decode the stream, and
 //! end at the terminal event even if the socket stays open.
 
+use super::super::body::Body;
 use super::super::classify::request_id;
 use super::super::error::{ModelError, ModelErrorKind as Kind, TimeoutKind};
 use super::super::sse;
@@ -8,7 +9,6 @@ use super::super::stream::{BoxFuture, ModelEvent, Source};
 use super::waits::{Waits, began, cut};
 use super::{Client, Route, fault};
 use crate::clock;
-use bytes::Bytes;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ pub(in super::super) struct Exchange {
     waits: Waits,
     path: &'static str,
     headers: HeaderMap,
-    body: Bytes,
+    body: Body,
     decoder: Box<dyn WireDecoder>,
     phase: Phase,
     /// Set once the answer is whole: until then what may still follow is waited for.
@@ -76,7 +76,7 @@ impl Exchange {
         client: &Client,
         path: &'static str,
         headers: HeaderMap,
-        body: Bytes,
+        body: Body,
         decoder: Box<dyn WireDecoder>,
         cancel: CancellationToken,
     ) -> Self {
@@ -99,7 +99,7 @@ impl Exchange {
         let request = self
             .waits
             .client
-            .post(self.path, self.body.clone())
+            .post(self.path, &self.body)
             .headers(std::mem::take(&mut self.headers));
         let response = self
             .waits

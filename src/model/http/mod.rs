@@ -9,10 +9,10 @@ mod waits;
 
 pub(super) use exchange::{Exchange, Flow, WireDecoder};
 
+use super::body::Body;
 use super::endpoint::{Base, Endpoint, Timeouts};
 use super::open::OpenError;
 use super::secret::Secret;
-use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
@@ -92,8 +92,8 @@ impl Client {
     }
 
     /// A request that is ready to be sent.
-    pub fn post(&self, path: &str, body: Bytes) -> reqwest::RequestBuilder {
-        self.inner.post(self.base.join(path)).body(body)
+    pub fn post(&self, path: &str, body: &Body) -> reqwest::RequestBuilder {
+        self.inner.post(self.base.join(path)).body(body.to_send())
     }
 }
 

@@ -1,15 +1,19 @@
 //! The Responses API over HTTP with server-sent events.
 //!
-//! No state is kept at the provider (`store: false`): reasoning comes encrypted and goes back
-//! verbatim with the rest of the history, and so do items of types that this version does not know.
+//! Without `server_state` nothing is kept at the provider (`store: false`): reasoning comes encrypted
+//! and goes back verbatim with the rest of the history, and so do items of types that this version
+//! does not know. With it, requests go on from the last response (see [`kept`]).
 
 mod decoder;
+mod kept;
 mod request;
 mod wire;
 
 use super::Model;
-use super::body::BodyCache;
+use super::body::{Body, BodyCache, encode_rest};
 use super::http::{Client, Exchange};
+use super::known;
+use super::open::ModelConfig;
 use super::stream::ResponseStream;
 use crate::protocol::Prompt;
 use reqwest::header::HeaderMap;
@@ -26,12 +30,23 @@ pub(super) struct OpenAi {
     http: Client,
     encoder: request::Request,
     cache: BodyCache,
+    kept: Option<kept::Kept>,
 }
 
 impl OpenAi {
-    pub fn new(name: &str, http: Client, freeform: Option<bool>) -> Self {
-        let encoder = request::Request::new(name, freeform);
-        Self { id: format!("openai/{name}"), http, encoder, cache: BodyCache::default() }
+    pub fn new(name: &str, http: Client, config: &ModelConfig) -> Self {
+        Self {
+            id: format!("openai/{name}"),
+            http,
+            encoder: request::Request::new(name, config.freeform, config.server_state),
+            cache: BodyCache::default(),
+            kept: config.server_state.then(kept::Kept::default),
+        }
+    }
+
+    fn exchange(&self, body: Body, cancel: CancellationToken) -> Exchange {
+        let decoder = decoder::Decoder::new(self.http.base().host());
+        Exchange::new(&self.http, "responses", HeaderMap::new(), body, Box::new(decoder), cancel)
     }
 }
 
@@ -44,20 +59,28 @@ impl Model for OpenAi {
         self.encoder.freeform
     }
 
+    fn max_output_tokens(&self) -> Option<u64> {
+        self.id.strip_prefix("openai/").and_then(known::max_output_tokens)
+    }
+
     fn stream(&self, prompt: &Prompt, cancel: CancellationToken) -> ResponseStream {
-        let body = match self.cache.build(prompt, &self.encoder) {
+        let whole = match self.cache.build(prompt, &self.encoder) {
             Ok(body) => body,
             Err(error) => return ResponseStream::failed(error),
         };
-        let decoder = decoder::Decoder::new(self.http.base().host());
-        ResponseStream::new(Box::new(Exchange::new(
-            &self.http,
-            "responses",
-            HeaderMap::new(),
-            body,
-            Box::new(decoder),
-            cancel,
-        )))
+        let Some(kept) = &self.kept else {
+            return ResponseStream::new(Box::new(self.exchange(whole, cancel)));
+        };
+        let (first, fallback) = match kept.covers(prompt) {
+            None => (whole, None),
+            Some((response_id, from)) => {
+                let after = request::After { request: &self.encoder, response_id: &response_id };
+                let rest = encode_rest(prompt, from, &after);
+                (rest, Some(self.exchange(whole, cancel.clone())))
+            }
+        };
+        let first = self.exchange(first, cancel);
+        ResponseStream::new(Box::new(kept.remembering(first, fallback, prompt)))
     }
 }
 

@@ -12,11 +12,14 @@ pub(super) struct Request {
     model: String,
     pub freeform: bool,
     reasons: bool,
+    /// Whether the provider is to keep what it answers, for a later request to go on from.
+    store: bool,
 }
 
 impl Request {
-    pub fn new(model: &str, freeform: Option<bool>) -> Self {
+    pub fn new(model: &str, freeform: Option<bool>, store: bool) -> Self {
         Self {
+            store,
             model: model.to_owned(),
             freeform: freeform.unwrap_or_else(|| takes_grammars(model)),
             reasons: reasons(model),
@@ -37,6 +40,51 @@ fn reasons(model: &str) -> bool {
 
 impl Encoder for Request {
     fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) {
+        self.head_after(prompt, None, out);
+    }
+
+    fn group(&self, items: &[Arc<Item>], out: &mut Vec<u8>) {
+        for item in items {
+            self.item(item, out);
+        }
+    }
+
+    /// Every item is an element of its own on this wire.
+    fn begins_group(&self, _before: &Item, _item: &Item) -> bool {
+        true
+    }
+
+    fn tail(&self, _prompt: &Prompt, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"]}");
+    }
+}
+
+/// A request that goes on from a response that the provider kept.
+pub(super) struct After<'a> {
+    pub request: &'a Request,
+    pub response_id: &'a str,
+}
+
+impl Encoder for After<'_> {
+    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) {
+        self.request.head_after(prompt, Some(self.response_id), out);
+    }
+
+    fn group(&self, items: &[Arc<Item>], out: &mut Vec<u8>) {
+        self.request.group(items, out);
+    }
+
+    fn begins_group(&self, before: &Item, item: &Item) -> bool {
+        self.request.begins_group(before, item)
+    }
+
+    fn tail(&self, prompt: &Prompt, out: &mut Vec<u8>) {
+        self.request.tail(prompt, out);
+    }
+}
+
+impl Request {
+    fn head_after(&self, prompt: &Prompt, response_id: Option<&str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"model\":");
         json(out, &self.model);
         out.extend_from_slice(b",\"instructions\":");
@@ -48,7 +96,13 @@ impl Encoder for Request {
             json(out, &tools);
             out.extend_from_slice(b",\"tool_choice\":\"auto\",\"parallel_tool_calls\":true");
         }
-        out.extend_from_slice(b",\"store\":false,\"stream\":true");
+        out.extend_from_slice(b",\"store\":");
+        json(out, &self.store);
+        if let Some(id) = response_id {
+            out.extend_from_slice(b",\"previous_response_id\":");
+            json(out, id);
+        }
+        out.extend_from_slice(b",\"stream\":true");
         if self.reasons {
             out.extend_from_slice(b",\"include\":[\"reasoning.encrypted_content\"]");
         }
@@ -78,23 +132,6 @@ impl Encoder for Request {
         out.extend_from_slice(b",\"input\":[");
     }
 
-    fn group(&self, items: &[Arc<Item>], out: &mut Vec<u8>) {
-        for item in items {
-            self.item(item, out);
-        }
-    }
-
-    /// Every item is an element of its own on this wire.
-    fn begins_group(&self, _before: &Item, _item: &Item) -> bool {
-        true
-    }
-
-    fn tail(&self, _prompt: &Prompt, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"]}");
-    }
-}
-
-impl Request {
     fn tool(&self, spec: &ToolSpec) -> Value {
         match &spec.input {
             ToolInput::Json(schema) => function(spec, schema),

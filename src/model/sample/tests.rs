@@ -37,7 +37,7 @@ fn fake(attempts: impl IntoIterator<Item = Attempt>) -> Fake {
 fn prompt() -> Prompt {
     Prompt {
         instructions: "x".repeat(400).into(),
-        items: Vec::new(),
+        items: Vec::new().into(),
         tools: Vec::new().into(),
         options: PromptOptions::default(),
         fingerprint: String::new(),

@@ -112,6 +112,10 @@ impl Model for Scripted {
         true
     }
 
+    fn is_billed(&self) -> bool {
+        false
+    }
+
     fn stream(&self, prompt: &Prompt, cancel: CancellationToken) -> ResponseStream {
         let act = scene::find(&self.script, &prompt.items)
             .and_then(|scene| {

@@ -31,7 +31,7 @@ impl Turn {
         let task = Arc::new(Item::ours(Role::User, Fragment::Task, "Do it."));
         let prompt = Prompt {
             instructions: "".into(),
-            items: vec![task],
+            items: vec![task].into(),
             tools: Vec::new().into(),
             options: PromptOptions::default(),
             fingerprint: String::new(),

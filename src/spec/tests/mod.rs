@@ -34,7 +34,10 @@ model:
   effort: medium
   vision: false
   window: 272000
-  timeouts: { connect: 5s, first_byte: 1m, idle: 90s }
+  max_output_tokens: 9000
+  server_state: true
+  ca_file: acme.pem
+  timeouts: { connect: 5s, first_byte: 1m, idle: 90s, total: 20m }
   retries: { attempts: 2, total_wait: 1m }
   prices: { input: 1.25, cached: 0.125, output: 10 }
 policy: policy.yaml
@@ -70,7 +73,7 @@ fn a_whole_spec_is_read() {
     assert_eq!(spec.model.timeout_idle.unwrap().value, Duration::from_secs(90));
     assert_eq!(spec.model.prices.unwrap().value.output, 10.0);
     assert_eq!(spec.limits.cost.unwrap().value, 5.0);
-    assert_eq!(spec.limits.cost.unwrap().at.line, 27);
+    assert_eq!(spec.limits.cost.unwrap().at.line, 30);
     let checks = spec.verify.checks.unwrap().value;
     assert_eq!((checks[0].name.as_str(), checks[0].timeout), ("cargo fmt --check", None));
     assert_eq!(checks[1].timeout, Some(Duration::from_secs(120)));

@@ -66,6 +66,7 @@ fn a_spec_gives_everything_with_its_line() {
     assert_eq!(settings.artifacts.value.as_deref(), Some(Path::new("jobs/out")));
     assert_eq!(settings.model.base_dir, Path::new("jobs"));
     assert_eq!(settings.model.key.value, Some(KeyFrom::Env("OPENAI_API_KEY".into())));
+    assert_eq!(settings.model.ca_file.value.as_deref(), Some(Path::new("jobs/acme.pem")));
     assert_eq!(settings.limits.cost.value, Some(5.0));
     assert_eq!(settings.inputs[1].value.from, InputFrom::File("jobs/build.log".into()));
     assert_eq!(settings.checks.value[0].timeout, Duration::from_secs(600));
@@ -141,7 +142,7 @@ fn a_key_written_for_one_provider_is_never_handed_to_another() {
     assert_eq!(
         faults,
         [
-            "jobs/task.yaml:27:61: a cost limit needs the prices of scripted/m.yaml | write model: { prices: { input: …, output: … } } (per million tokens) in a spec that names this model"
+            "jobs/task.yaml:30:61: a cost limit needs the prices of scripted/m.yaml | write model: { prices: { input: …, output: … } } (per million tokens) in a spec that names this model"
         ]
     );
     let mut spec = spec;
@@ -150,7 +151,7 @@ fn a_key_written_for_one_provider_is_never_handed_to_another() {
     assert_eq!(settings.model.key.value, None);
     assert_eq!(settings.model.base_url.value, None);
     assert_eq!(settings.model.timeout_idle.value, Duration::from_secs(90));
-    assert_eq!(settings.notes.len(), 5);
+    assert_eq!(settings.notes.len(), 7);
     assert_eq!(
         settings.notes[1],
         "model.key of jobs/task.yaml is written for openai/gpt-5.5 and is not used for scripted/m.yaml."
@@ -254,9 +255,28 @@ fn the_record_names_sources_and_holds_no_untrusted_text() {
     let spec = super::full();
     let settings = resolve(FlagValues::default(), EnvValues::default(), Some(&spec)).unwrap();
     let json = settings.to_json();
-    assert_eq!(json["limits.steps"], serde_json::json!({ "value": 7, "source": "spec line 27" }));
+    assert_eq!(json["limits.steps"], serde_json::json!({ "value": 7, "source": "spec line 30" }));
     assert_eq!(json["inputs.note"]["value"]["text"], "17 bytes");
-    assert_eq!(json["verify.attempts"]["source"], "spec line 34");
+    assert_eq!(json["verify.attempts"]["source"], "spec line 37");
     assert_eq!(json["json"]["source"], "default");
     assert!(!json.to_string().contains("nothing"));
+}
+
+#[test]
+fn only_one_wire_keeps_the_history_at_the_provider() {
+    let text = |model: &str| {
+        format!("version: 1\ntask: t\nmodel: {{ use: {model}, server_state: true }}\n")
+    };
+    let read = |model: &str| parse("t.yaml", &text(model)).unwrap();
+    let resolve_with =
+        |flags: FlagValues, spec: &Spec| resolve(flags, EnvValues::default(), Some(spec));
+    let kept = resolve_with(FlagValues::default(), &read("openai/m")).unwrap();
+    assert!(kept.model.server_state.value);
+    let faults = resolve_with(FlagValues::default(), &read("chat/m")).unwrap_err();
+    assert!(faults[0].to_string().starts_with("t.yaml:3:"), "{faults:?}");
+    assert!(faults[0].text.contains("not possible with chat/m"), "{faults:?}");
+    // Written for one provider, it is not a wish for another.
+    let flags = FlagValues { model: Some("chat/m".into()), ..FlagValues::default() };
+    let other = resolve_with(flags, &read("openai/m")).unwrap();
+    assert!(!other.model.server_state.value && !other.notes.is_empty());
 }

@@ -127,7 +127,7 @@ const CASES: &[Case] = &[
         r#"t.yaml:2:10: "isolate" must be one of none, copy, not the text "cpy" | did you mean "copy"?"#,
     ]),
     ("model text", "version: 1\nmodel: openai/gpt-5.5\n", &[
-        r#"t.yaml:2:8: "model" must be a mapping, not the text "openai/gpt-5.5" | keys here: use, base_url, key, effort, vision, window, timeouts, retries, prices"#,
+        r#"t.yaml:2:8: "model" must be a mapping, not the text "openai/gpt-5.5" | keys here: use, base_url, key, effort, vision, window, max_output_tokens, server_state, ca_file, timeouts, retries, prices"#,
     ]),
     ("model use", "version: 1\nmodel: { use: gpt-5.5 }\n", &[
         r#"t.yaml:2:15: "model.use" must be PROVIDER/NAME, not "gpt-5.5" | openai/gpt-5.5, for instance"#,

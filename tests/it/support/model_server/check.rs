@@ -22,6 +22,8 @@ pub fn problem(request: &Request) -> Option<String> {
 fn responses(body: &Value) -> Option<String> {
     let items = body["input"].as_array()?;
     let mut open: Vec<&str> = Vec::new();
+    // Then the calls stand in a response that we would have kept.
+    let goes_on = body["previous_response_id"].is_string();
     for item in items {
         let id = item["call_id"].as_str().unwrap_or_default();
         match item["type"].as_str().unwrap_or_default() {
@@ -29,6 +31,7 @@ fn responses(body: &Value) -> Option<String> {
             "function_call_output" | "custom_tool_call_output" => {
                 match open.iter().position(|known| *known == id) {
                     Some(at) => drop(open.remove(at)),
+                    None if goes_on => {}
                     None => {
                         return Some(format!("No tool call found for output with call_id {id}."));
                     }

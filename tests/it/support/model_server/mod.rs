@@ -18,6 +18,7 @@
 
 #![allow(dead_code, unused_imports)]
 
+mod authority;
 mod check;
 mod http;
 mod reply;
@@ -25,6 +26,7 @@ mod wire_chat;
 mod wire_messages;
 mod wire_responses;
 
+pub use authority::Authority;
 pub use http::Request;
 pub use reply::{Call, Edges, Reply, Usage};
 

@@ -2,6 +2,7 @@
 
 use super::http::{Channel, Request, head};
 use super::{wire_chat, wire_messages, wire_responses};
+use bytes::Bytes;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -87,10 +88,10 @@ enum Kind {
     Status {
         status: u16,
         headers: Vec<(String, String)>,
-        body: String,
+        body: Vec<u8>,
     },
     /// Body bytes as they stand, each after a silence.
-    Raw(Vec<(Duration, Vec<u8>)>),
+    Raw(Vec<(Duration, Bytes)>),
     Never,
 }
 
@@ -183,13 +184,14 @@ impl Reply {
         Self::new(Kind::Events(events.collect()))
     }
 
-    pub fn status(status: u16, body: impl Into<String>) -> Self {
+    pub fn status(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self::new(Kind::Status { status, headers: Vec::new(), body: body.into() })
     }
 
     /// Body bytes of a 200 answer as they stand, each after a silence; then the connection closes.
-    pub fn raw_bytes(pieces: impl IntoIterator<Item = (Duration, Vec<u8>)>) -> Self {
-        Self::new(Kind::Raw(pieces.into_iter().collect()))
+    pub fn raw_bytes<B: Into<Bytes>>(pieces: impl IntoIterator<Item = (Duration, B)>) -> Self {
+        let pieces = pieces.into_iter().map(|(silence, bytes)| (silence, bytes.into()));
+        Self::new(Kind::Raw(pieces.collect()))
     }
 
     /// Takes the request and says nothing.
@@ -335,8 +337,7 @@ impl Reply {
                     all.push(("content-type".into(), "application/json".into()));
                 }
                 all.push(("content-length".into(), body.len().to_string()));
-                let text = head(*status, &all) + body;
-                channel.write(text.as_bytes())
+                channel.write(&[head(*status, &all).as_bytes(), body].concat())
             }
             Kind::Raw(pieces) => {
                 let headers = [
