@@ -20,6 +20,8 @@ mod plan;
 mod privileges;
 #[cfg(target_os = "linux")]
 mod probe;
+#[cfg(any(target_os = "macos", test))]
+pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod supervise;
 
