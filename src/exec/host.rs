@@ -68,6 +68,12 @@ impl Host for Local {
             .sandbox
             .confinement(work.network)
             .map_err(|cause| ExecError::Sandbox { layer: "the sandbox".into(), cause })?;
+        #[cfg(target_os = "macos")]
+        let (program, argv) = super::sandbox::seatbelt::wrapped(&confinement, &program, &argv)
+            .ok_or_else(|| ExecError::Sandbox {
+                layer: "seatbelt".into(),
+                cause: "a path of the policy can't be written into a profile".into(),
+            })?;
         let mut env = work.env;
         env.extend(self.sandbox.variables(work.network));
         Ok(Order {

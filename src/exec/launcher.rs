@@ -14,8 +14,8 @@ use super::order::{
     Afterwards, CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Finding, Input, MAX_ORDER, Order,
     ProbeOrder, Report,
 };
-use super::sandbox::{self, Limits};
-use super::tree::{self, Status};
+use super::sandbox;
+use super::tree::{self, Status, Watched};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -112,7 +112,7 @@ fn keep(mut socket: UnixStream, signals: &OwnedFd, order: &Order) -> io::Result<
     }
     // A send that fails means that the runner is gone; the loop below sees the closed socket.
     let _ = send(&mut socket, &Report::Started { pid });
-    let (status, exceeded) = watch(&mut socket, signals, pid, &order.confinement.limits)?;
+    let (status, exceeded) = watch(&mut socket, signals, pid, &Watched::new(&order.confinement))?;
     let (stragglers, left) = tree::end_tree();
     let ended_by_itself = matches!(status, Some((Some(_), _)));
     if let Some(afterwards) =
@@ -188,9 +188,9 @@ fn watch(
     socket: &mut UnixStream,
     signals: &OwnedFd,
     pid: i32,
-    limits: &Limits,
+    watched: &Watched,
 ) -> io::Result<(Status, Option<String>)> {
-    let limited = *limits != Limits::default();
+    let limited = watched.is_limited();
     let mut looked = crate::clock::now();
     loop {
         if let Some(status) = tree::reap(Some(pid)) {
@@ -206,7 +206,7 @@ fn watch(
             continue;
         }
         if limited && remaining(looked) == 0 {
-            if let Some(what) = tree::exceeded(limits) {
+            if let Some(what) = watched.exceeded() {
                 return Ok((None, Some(what)));
             }
             looked = crate::clock::now();

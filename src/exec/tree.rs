@@ -1,7 +1,9 @@
 //! The processes of one command, seen from the launcher that adopts them all.
 
-use super::sandbox::Limits;
+use super::sandbox::{Confinement, Limits};
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// How long the launcher tries to end a tree before it reports what is left (a process that waits
 /// inside the kernel for a dead disk cannot be ended by anybody).
@@ -128,19 +130,68 @@ fn parent_of(pid: i32) -> Option<i32> {
     (state != "Z").then_some(parent)
 }
 
-/// The limit that the tree exceeds, in words.
-pub(super) fn exceeded(limits: &Limits) -> Option<String> {
-    let tree = descendants();
-    if let Some(most) = limits.processes
-        && tree.len() as u64 > most
-    {
-        return Some(format!("more than {most} processes (command_limits.processes)"));
+/// The limits of a command, and where to look.
+pub(super) struct Watched {
+    limits: Limits,
+    /// A place on each file system that the command may write.
+    disks: Vec<PathBuf>,
+}
+
+impl Watched {
+    pub(super) fn new(confinement: &Confinement) -> Self {
+        let limits = confinement.limits;
+        let mut devices = BTreeSet::new();
+        // Devices are no place to write files to.
+        let places = confinement.write.iter().filter(|path| !path.starts_with("/dev"));
+        let disks = places
+            .filter(|_| limits.keep_free.is_some())
+            .filter(|place| std::fs::metadata(place).is_ok_and(|meta| devices.insert(meta.dev())))
+            .cloned()
+            .collect();
+        Self { limits, disks }
     }
-    let most = limits.memory?;
-    let used: u64 = tree.iter().map(|pid| own_memory(*pid)).sum();
-    (used > most).then(|| {
-        format!("more than {} MiB of memory (command_limits.memory)", most.div_ceil(1 << 20))
-    })
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.limits != Limits::default()
+    }
+
+    /// The limit that the tree exceeds, in words.
+    pub(super) fn exceeded(&self) -> Option<String> {
+        self.tree_exceeds().or_else(|| self.disk_exceeds())
+    }
+
+    fn tree_exceeds(&self) -> Option<String> {
+        if self.limits.processes.is_none() && self.limits.memory.is_none() {
+            return None;
+        }
+        let tree = descendants();
+        if let Some(most) = self.limits.processes
+            && tree.len() as u64 > most
+        {
+            return Some(format!("more than {most} processes (command_limits.processes)"));
+        }
+        let most = self.limits.memory?;
+        let used: u64 = tree.iter().map(|pid| own_memory(*pid)).sum();
+        (used > most).then(|| {
+            format!("more than {} MiB of memory (command_limits.memory)", most.div_ceil(1 << 20))
+        })
+    }
+
+    fn disk_exceeds(&self) -> Option<String> {
+        let least = self.limits.keep_free?;
+        let full = |place: &PathBuf| free_bytes(place).is_some_and(|free| free < least);
+        let place = self.disks.iter().find(|place| full(place))?;
+        let (least, place) = (least.div_ceil(1 << 20), place.display());
+        Some(format!(
+            "less than {least} MiB left on the disk of {place} (command_limits.keep_free)"
+        ))
+    }
+}
+
+/// What is free for ordinary users on the file system of a place.
+fn free_bytes(place: &Path) -> Option<u64> {
+    let fs = rustix::fs::statvfs(place).ok()?;
+    Some(fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
 /// Bytes that a process holds and shares with nobody.

@@ -70,6 +70,14 @@ pub(super) async fn open(
     })?;
     let mut grades = Plan::new(plan.clone()).grades(Layers::default(), &Findings(findings));
     name_the_engine(&mut grades, wanted);
+    if limits.keep_free.is_some() {
+        grades.push(Grade {
+            clause: "command_limits.keep_free".into(),
+            held: Held::NotHeld,
+            by: "nobody looks at the disk for a container".into(),
+            required: true,
+        });
+    }
     Ok((Arc::new(container), grades))
 }
 
@@ -80,6 +88,10 @@ fn name_the_engine(grades: &mut [Grade], wanted: &spec::Container) {
         if grade.clause == "files.protect" && image {
             grade.held = Held::Prevented;
             grade.by = "mounted read-only over the writable folder".into();
+        }
+        if grade.clause == "ipc" && image {
+            grade.held = Held::Prevented;
+            grade.by = "the container has its own".into();
         }
     }
 }

@@ -47,7 +47,8 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
     hidden(policy, &mut input);
     protected(policy, around, &mut input);
     let limits = policy.limits();
-    input.limits = Limits { processes: limits.processes, memory: limits.memory };
+    input.limits =
+        Limits { processes: limits.processes, memory: limits.memory, keep_free: limits.keep_free };
     input.switches = Switches::named(&policy.sandbox().switches);
     input
 }

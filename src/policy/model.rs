@@ -87,6 +87,9 @@ pub struct CommandLimits {
     pub processes: Option<u64>,
     /// Bytes of memory.
     pub memory: Option<u64>,
+    /// Bytes that must stay free where a command may write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_free: Option<u64>,
     /// Bytes of the whole output that is kept as an artifact; nothing is without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<u64>,
@@ -99,6 +102,7 @@ impl Default for CommandLimits {
             output: 1024 * 1024,
             processes: Some(4096),
             memory: None,
+            keep_free: None,
             log: None,
         }
     }

@@ -84,6 +84,10 @@ impl Origin {
         let tools = tools.map(|tool| (*tool).to_owned()).collect();
         Self { cwd: cwd.to_owned(), tools, words }
     }
+
+    fn names_tool(&self, text: &str) -> bool {
+        self.tools.iter().any(|tool| tool == text)
+    }
 }
 
 /// The lines for the model; nothing where nothing is certain.
@@ -92,10 +96,8 @@ pub fn explain(output: &str, origin: &Origin, reach: &Reach, policy: &Policy) ->
     let start = crate::rollout::char_ceil(output, output.len().saturating_sub(MAX_LOOKED_AT));
     for line in output.get(start..).unwrap_or_default().lines() {
         let Some(refusal) = Refusal::in_line(line) else { continue };
-        let found = refusal
-            .paths(origin)
-            .into_iter()
-            .find_map(|path| refused(&path, &refusal, reach, policy));
+        let path = refusal.path(origin);
+        let found = path.and_then(|path| refused(&path, &refusal, reach, policy));
         if let Some(line) = found.filter(|line| !told.contains(line)) {
             told.push(line);
         }
@@ -163,38 +165,50 @@ impl<'a> Refusal<'a> {
         Some(Self { line, parts: [line.get(..at)?, line.get(at + length..)?], sign, says_write })
     }
 
-    /// What could be a path in the line, resolved.
-    fn paths(&self, origin: &Origin) -> Vec<PathBuf> {
-        let mut texts: Vec<&str> = Vec::new();
-        for quote in [('\'', '\''), ('"', '"'), ('`', '`'), ('‘', '’'), ('`', '\'')] {
-            texts.extend(quoted(self.line, quote));
-        }
-        for part in self.parts {
-            texts.extend(part.split(": ").map(str::trim));
-            texts.extend(part.split_whitespace().filter(|word| word.starts_with('/')));
-        }
+    /// The one path that the line is about, resolved. A line with two could mean either, and counts as
+    /// none.
+    fn path(&self, origin: &Origin) -> Option<PathBuf> {
+        let text = self.quoted_text()?.or_else(|| self.plain_text())?;
         let relative_too = self.line.split(':').next().is_some_and(|program| {
             origin.tools.iter().any(|tool| tool == program.rsplit('/').next().unwrap_or(program))
         });
-        let mut paths = Vec::new();
-        for text in texts {
-            let text = text.trim_matches(|c: char| "'\"`‘’,;:()[]".contains(c));
-            let named = || {
-                relative_too
-                    && origin.words.contains(text)
-                    && !origin.tools.iter().any(|tool| tool == text)
-            };
-            if text.is_empty() || !(text.starts_with('/') || named()) {
-                continue;
-            }
-            if let Ok(path) = crate::workspace::resolve(&origin.cwd, text)
-                && !paths.contains(&path)
-                && (path.symlink_metadata().is_ok() || path.parent().is_some_and(Path::is_dir))
-            {
-                paths.push(path);
-            }
+        let named = relative_too && origin.words.contains(text) && !origin.names_tool(text);
+        if !text.starts_with('/') && !named {
+            return None;
         }
-        paths
+        let path = crate::workspace::resolve(&origin.cwd, text).ok()?;
+        let is_there = path.symlink_metadata().is_ok() || path.parent().is_some_and(Path::is_dir);
+        is_there.then_some(path)
+    }
+
+    /// What stands in quotes: nothing, or one text; `None` for more than one.
+    fn quoted_text(&self) -> Option<Option<&'a str>> {
+        let mut texts: Vec<&str> = Vec::new();
+        for quote in [('\'', '\''), ('"', '"'), ('`', '`'), ('‘', '’'), ('`', '\'')] {
+            texts.extend(quoted(self.line, quote).into_iter().filter(|text| !text.is_empty()));
+        }
+        texts.sort_unstable();
+        texts.dedup();
+        (texts.len() < 2).then(|| texts.first().copied())
+    }
+
+    /// Without quotes: what stands right before the sign, `PROGRAM: line 3: PATH: Permission denied`, or
+    /// else right after it.
+    fn plain_text(&self) -> Option<&'a str> {
+        let [before, after] = self.parts;
+        let before = before.trim_end().trim_end_matches(['(', '[']).trim_end();
+        let before = before.strip_suffix(':').unwrap_or(before);
+        let field = before.rsplit(": ").next().unwrap_or(before).trim();
+        // `cannot create /a/b`: the path is the last word; one that begins the field may hold spaces.
+        let text = match field.starts_with('/') {
+            true => field,
+            false => field.rsplit(' ').next().unwrap_or(field),
+        };
+        if text.starts_with('/') || (!text.is_empty() && !before.is_empty() && before != text) {
+            return Some(text);
+        }
+        let after = after.trim_start_matches([':', ')', ']', ' ', ',']);
+        after.split([' ', ',', ';', ')']).next().filter(|text| text.starts_with('/'))
     }
 }
 
@@ -374,6 +388,9 @@ mod tests {
             "PermissionError: [Errno 13] Permission denied: 'ROOT/outside/new'",
             "error: failed to open: ROOT/outside/new\n  EACCES: permission denied, open 'ROOT/outside/new'",
             "error: failed to write `ROOT/outside/new`: Permission denied (os error 13)",
+            "ROOT/ws/run.sh: line 12: ROOT/outside/new: Permission denied",
+            "build.sh: 3: cannot create ROOT/outside/new: Permission denied",
+            "java.nio.file.AccessDeniedException: Permission denied: ROOT/outside/new",
         ] {
             assert_eq!(place.told("x", output).as_deref(), Some(created), "{output}");
         }
@@ -414,6 +431,9 @@ mod tests {
             // No such folder: the path is not what it seems.
             ("x", "remote: ROOT/nowhere/deep/x: Permission denied"),
             ("x", "git@example.com: Permission denied (publickey)."),
+            // Which of the two?
+            ("x", "mv: cannot move 'ROOT/ws/docs/a.txt' to 'ROOT/outside/b': Permission denied"),
+            ("x", "ROOT/outside/new: line 3: exec: Permission denied"),
             // Another owner needs a capability.
             ("x", "chown: changing ownership of 'ROOT/outside/there': Operation not permitted"),
             ("x", "all is well: ROOT/outside/new"),

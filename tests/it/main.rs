@@ -5,6 +5,7 @@ mod capture;
 mod cases;
 mod container;
 mod ends;
+mod escape;
 mod exec;
 mod github;
 mod killed;

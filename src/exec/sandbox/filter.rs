@@ -213,7 +213,7 @@ fn program(confinement: &Confinement) -> Program {
     for call in IO_URING.iter().filter(|_| !switches.io_uring) {
         program.call(*call, DENIED);
     }
-    others(&mut program);
+    others(&mut program, confinement.layers.namespaces);
     processes(&mut program, switches);
     terminals(&mut program);
     sockets(&mut program, confinement);
@@ -221,9 +221,11 @@ fn program(confinement: &Confinement) -> Program {
     program
 }
 
-fn others(program: &mut Program) {
-    for call in OTHERS {
-        program.block(*call, |block| {
+fn others(program: &mut Program, alone: bool) {
+    // Threads pin each other by their ids, which is worth keeping where no one else can be named.
+    let affinity = (!alone).then_some(libc::SYS_sched_setaffinity);
+    for call in OTHERS.iter().copied().chain(affinity) {
+        program.block(call, |block| {
             block.load(argument(0));
             block.equal(0, ALLOW);
             block.answer(DENIED);
@@ -294,28 +296,26 @@ fn terminals(program: &mut Program) {
 /// Sockets. Every connect(2) is judged and made by the supervisor, on its own copy of the address.
 ///
 /// What sends to an address without a connect must not be there at all where the kernel does not hold
-/// it by itself: datagram sockets (their sendmsg(2) takes an address that no filter can see) are refused
-/// unless a network namespace or mounts leave them nothing to reach, and so is TCP's fast open.
+/// it by itself: Unix datagram sockets are refused (their sendmsg(2) takes an address that no filter can
+/// see, and mounts that cannot be written do not hold it back either), and so is TCP's fast open. A raw
+/// Unix socket is a datagram one by another name, so that the kinds that stay are named.
 fn sockets(program: &mut Program, confinement: &Confinement) {
     program.call(libc::SYS_connect, NOTIFY);
     let alone = confinement.layers.namespaces;
-    let unix_datagrams = if alone { ALLOW } else { DENIED };
     program.block(libc::SYS_socketpair, |block| {
         block.load(argument(0));
         block.put(EQUAL, low_family(libc::AF_UNIX), 1, 0);
         block.answer(DENIED);
         block.load(argument(1));
         block.put(AND, SOCKET_KIND, 0, 0);
-        block.equal(2, unix_datagrams);
-        block.answer(ALLOW);
+        connected_kinds(block);
     });
     program.block(libc::SYS_socket, |block| {
         block.load(argument(0));
-        block.put(EQUAL, low_family(libc::AF_UNIX), 0, 5);
+        block.put(EQUAL, low_family(libc::AF_UNIX), 0, 7);
         block.load(argument(1));
         block.put(AND, SOCKET_KIND, 0, 0);
-        block.equal(2, unix_datagrams);
-        block.answer(ALLOW);
+        connected_kinds(block);
         match confinement.wall {
             Wall::None => {}
             Wall::Open => {
@@ -348,6 +348,13 @@ fn sockets(program: &mut Program, confinement: &Confinement) {
             });
         }
     }
+}
+
+/// Kinds of Unix sockets that reach nobody without a connect. The accumulator holds the kind.
+fn connected_kinds(block: &mut Program) {
+    block.equal(low_family(libc::SOCK_STREAM), ALLOW);
+    block.equal(low_family(libc::SOCK_SEQPACKET), ALLOW);
+    block.answer(DENIED);
 }
 
 /// The list of interfaces and addresses, which name look-ups read; changing anything takes privileges.
@@ -447,8 +454,14 @@ mod tests {
             for wall in [Wall::None, Wall::Loopback, Wall::Proxy(1), Wall::Open] {
                 let program = walls(wall, layers);
                 assert_eq!(socket(&program, libc::AF_UNIX, stream, 0), ALLOW, "{wall:?}");
-                let unix_datagram = if alone { ALLOW } else { DENIED };
-                assert_eq!(socket(&program, libc::AF_UNIX, datagram, 0), unix_datagram);
+                for kind in [datagram, libc::SOCK_RAW, libc::SOCK_RDM] {
+                    assert_eq!(socket(&program, libc::AF_UNIX, kind, 0), DENIED);
+                    let pair = [libc::AF_UNIX, kind].map(|word| u64::from(word.unsigned_abs()));
+                    let pair = [pair[0], pair[1], 0, 0, 0, 0];
+                    assert_eq!(judge(&program, ARCH, libc::SYS_socketpair, pair), DENIED);
+                }
+                let packets = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK;
+                assert_eq!(socket(&program, libc::AF_UNIX, packets, 0), ALLOW, "{wall:?}");
                 let inet = match wall {
                     Wall::None => DENIED,
                     Wall::Open => ALLOW,
@@ -510,6 +523,10 @@ mod tests {
         assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, [7, 0, 0, 1, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_prlimit64, [0, 0, 1, 0, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_sched_setscheduler, [7, 0, 0, 0, 0, 0]), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_sched_setaffinity, [7, 0, 0, 0, 0, 0]), DENIED);
+        assert_eq!(judge(&program, ARCH, libc::SYS_sched_setaffinity, [0, 0, 0, 0, 0, 0]), ALLOW);
+        let alone = walls(Wall::None, Layers::ALL);
+        assert_eq!(judge(&alone, ARCH, libc::SYS_sched_setaffinity, [7, 0, 0, 0, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_setpriority, [0, 0, 5, 0, 0, 0]), ALLOW);
         assert_eq!(judge(&program, ARCH, libc::SYS_setpriority, [2, 0, 5, 0, 0, 0]), DENIED);
         assert_eq!(

@@ -20,6 +20,8 @@ mod plan;
 mod privileges;
 #[cfg(target_os = "linux")]
 mod probe;
+#[cfg(any(target_os = "macos", test))]
+pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod supervise;
 
@@ -134,6 +136,8 @@ pub struct Limits {
     pub processes: Option<u64>,
     /// Bytes of memory that are nobody else's.
     pub memory: Option<u64>,
+    /// Bytes that must stay free on each file system that the command may write.
+    pub keep_free: Option<u64>,
 }
 
 /// A layer that could not be put in force.

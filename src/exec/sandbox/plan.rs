@@ -103,7 +103,8 @@ fn etc_of_tools() -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Devices that may be written as well.
+/// Devices that may be read and written. Not all of /dev: terminals, disks and the shared memory of others
+/// lie there.
 const SYSTEM_WRITE: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
@@ -230,6 +231,7 @@ impl Plan {
         let sockets = findings.grade("sockets", "sockets", true);
         grades.push(self.unless_io_uring(sockets, Layers::default()));
         grades.push(findings.grade("signals", "signals", false));
+        grades.push(ipc(layers));
         grades.push(findings.grade("privileges", "privileges", true));
         grades.push(processes(layers));
         if self.input.limits != Limits::default() {
@@ -321,6 +323,19 @@ impl Plan {
         }
         grades
     }
+}
+
+/// System V and POSIX message queues, semaphores and shared memory.
+fn ipc(layers: Layers) -> Grade {
+    let (held, by) = match layers.namespaces {
+        true => (Held::Prevented, "namespaces: the command has its own"),
+        false => (
+            Held::NotHeld,
+            "what processes of the same user share by System V or POSIX queues is open to commands; \
+             namespaces close it",
+        ),
+    };
+    Grade { clause: "ipc".into(), held, by: by.into(), required: false }
 }
 
 fn processes(layers: Layers) -> Grade {

@@ -62,6 +62,7 @@ pub fn schema() -> Value {
                     "output": { "$ref": "#/$defs/size", "default": "1MiB" },
                     "processes": { "type": "integer", "minimum": 1 },
                     "memory": { "$ref": "#/$defs/size" },
+                    "keep_free": { "$ref": "#/$defs/size" },
                     "log": { "$ref": "#/$defs/size" }
                 }
             },

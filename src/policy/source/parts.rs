@@ -262,6 +262,9 @@ pub fn limits(node: &Node, faults: &mut Faults) -> CommandLimits {
             );
         }
     }
+    if let Some(node) = table.get("keep_free") {
+        limits.keep_free = node.size("command_limits.keep_free", faults);
+    }
     if let Some(node) = table.get("log")
         && let Some(size) = node.size("command_limits.log", faults)
     {

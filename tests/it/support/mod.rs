@@ -22,6 +22,13 @@ impl Sandboxed {
         Self { dir }
     }
 
+    /// The same outside of /tmp, where there is such a folder: commands may see a /tmp of their own.
+    pub fn outside_tmp() -> Self {
+        let dir = tempfile::tempdir_in("/var/tmp").or_else(|_| tempfile::tempdir()).unwrap();
+        fs::create_dir(dir.path().join("home")).unwrap();
+        Self { dir }
+    }
+
     /// A place with an empty workspace `ws` and this policy.
     pub fn with_policy(policy: &str) -> Self {
         let place = Self::new();
@@ -175,9 +182,15 @@ pub struct Running<'a> {
 
 impl<'a> Running<'a> {
     pub fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let done = Command::new("kill").args([&format!("-{name}"), pid.as_str()]).status().unwrap();
-        assert!(done.success());
+        let signal = match name {
+            "TERM" => libc::SIGTERM,
+            "INT" => libc::SIGINT,
+            "HUP" => libc::SIGHUP,
+            "KILL" => libc::SIGKILL,
+            other => panic!("no test sends {other}"),
+        };
+        // SAFETY: no pointers; the child is not reaped yet, so that the number is its own.
+        assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 
     /// Waits for the end; kills the run and fails where it takes longer than `limit`.
