@@ -143,7 +143,8 @@ def broken(kind, after=2, **more):
 
 
 READ = {"type": "reply", "tool_calls": [{"name": "read_file", "arguments": {"path": "greeting.txt"}}]}
-TEXT = {"type": "reply", "text": "All is well.", "times": None}
+# Long enough that a client which hangs up in the middle is noticed before the end.
+TEXT = {"type": "reply", "text": "All is well, and there is nothing more to do here. " * 3, "times": None}
 
 # What is put in, how the run must end, and how many requests it may take.
 FAULTS = {

@@ -162,7 +162,9 @@ llmock_faults() {
     local wire=$1 port base failed=0
     port=$(party port)
     base=$(llmock_base "$wire" "$port")
-    start_party "llmock-$wire" "$port" "$PARTIES/venv/bin/llmock" serve --port "$port"
+    # Paced, or a whole answer is on its way before anybody can hang up on its broken part.
+    start_party "llmock-$wire" "$port" "$PARTIES/venv/bin/llmock" serve --port "$port" \
+        --stream-chunk-delay-ms 20
     party faults "$BINARY" "$WORK" "$wire/party" "$base" "http://127.0.0.1:$port" || failed=1
     "$PARTIES/venv/bin/llmock" report --strict --url "http://127.0.0.1:$port" || failed=1
     port=$(party port)
