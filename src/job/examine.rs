@@ -2,7 +2,7 @@
 
 use super::RunFolder;
 use super::places::{self, Surroundings};
-use super::prepare::{ground, read_policy};
+use super::prepare::{ground, read_policy, repository_around};
 use super::sandbox::{Tried, WAYS_OUT, shortfalls};
 use crate::exec::CleanPath;
 use crate::exec::sandbox::{Grade, Layers, NoSandbox, Plan, SYSTEM_READ, Sandbox, landlock_abi};
@@ -67,6 +67,7 @@ pub async fn examine(asked: ToExamine) -> Result<Examination, String> {
         programs: path.folders().to_vec(),
         protected,
         git_dirs: ground.git_dirs.clone(),
+        repository: repository_around(&workspace),
     };
     let plan = Plan::new(places::plan_input(&policy, &around));
     let tried = Tried::new(&asked.launcher, &policy, &plan, &folder).await;

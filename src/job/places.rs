@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub protected: Vec<PathBuf>,
     /// Where git keeps its data.
     pub git_dirs: Vec<PathBuf>,
+    /// The repository around the workspace.
+    pub repository: Option<PathBuf>,
 }
 
 /// The sandbox plan of a policy in its place.
@@ -26,6 +28,7 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
     let mut input = PlanInput {
         scratch: around.scratch.clone(),
         programs: around.programs.clone(),
+        repository: around.repository.clone(),
         ..PlanInput::default()
     };
     for pattern in &files.write {

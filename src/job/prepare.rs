@@ -242,6 +242,11 @@ impl Place {
     }
 }
 
+/// The root of the checkout that the workspace lies in.
+pub(super) fn repository_around(workspace: &Path) -> Option<PathBuf> {
+    workspace::git::GitPlace::discover(workspace).map(|git| git.work_root)
+}
+
 /// The place that a policy is bound to.
 pub(super) fn ground(
     workspace: &Path,
@@ -329,6 +334,7 @@ impl Hands {
             programs,
             protected,
             git_dirs: place.ground.git_dirs.clone(),
+            repository: repository_around(&place.workspace),
         };
         let plan_input = places::plan_input(policy, &around);
         let plan = Plan::new(plan_input.clone());
@@ -400,9 +406,7 @@ fn environment(
         .filter_map(|name| (input.lookup)(name).map(|value| (name.clone(), value)))
         .collect();
     let mut safe_directories = vec![place.workspace.clone()];
-    if let Some(git) = workspace::git::GitPlace::discover(&place.workspace) {
-        safe_directories.push(git.work_root.clone());
-    }
+    safe_directories.extend(repository_around(&place.workspace));
     safe_directories.dedup();
     let made_of = EnvironmentInput {
         scratch: folder.scratch.clone(),

@@ -128,6 +128,8 @@ pub struct Mounts {
     pub hidden: Vec<PathBuf>,
     /// What commands see as /tmp; `None` where the policy grants /tmp itself.
     pub tmp: Option<PathBuf>,
+    /// A folder that is brought along into it as it is; Landlock decides what of it may be read.
+    pub seen: Option<PathBuf>,
 }
 
 /// Limits on all that one command starts.

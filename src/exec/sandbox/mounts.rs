@@ -259,6 +259,7 @@ fn own_tmp(tmp: &Path, confinement: &Confinement) -> Result<(), LayerError> {
         .read
         .iter()
         .chain(&confinement.write)
+        .chain(&confinement.mounts.seen)
         .filter(|path| path.starts_with(at) && path.as_path() != at && path.exists())
         .collect();
     granted.sort();

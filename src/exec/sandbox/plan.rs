@@ -115,6 +115,9 @@ pub struct PlanInput {
     pub write: Vec<PathBuf>,
     /// Folders and single files that `files.read` grants.
     pub read: Vec<PathBuf>,
+    /// The repository around the workspace: git compares all of it, so it must be there to be seen also
+    /// where nothing of it may be read.
+    pub repository: Option<PathBuf>,
     /// The run's own scratch: HOME, TMPDIR and caches of the commands.
     pub scratch: PathBuf,
     /// Folders of the clean PATH, and what the programs in them need.
@@ -170,6 +173,7 @@ impl Plan {
                 held: self.input.held.clone(),
                 hidden: self.input.hidden.clone(),
                 tmp: own_tmp,
+                seen: self.input.repository.clone(),
             }
         } else {
             Mounts::default()
