@@ -99,17 +99,22 @@ impl Ends {
     }
 }
 
-impl Launched {
-    pub async fn start(
-        launcher: &Path,
-        order: &mut Order,
-        wiring: Wiring,
-    ) -> Result<Self, ExecError> {
+/// A launcher that waits for its order.
+pub struct Waiting {
+    child: Known,
+    socket: UnixStream,
+    output: Output,
+    input: Option<Input>,
+    order_input: OrderInput,
+}
+
+impl Waiting {
+    pub fn start(launcher: &Path, wiring: Wiring) -> Result<Self, ExecError> {
         let ends = Ends::new(wiring).map_err(|error| failed(&"no streams", &error))?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()
             .map_err(|error| failed(&"no control socket", &error))?;
         ours.set_nonblocking(true).map_err(|error| failed(&"control socket", &error))?;
-        order.input = match (&ends.stdin, wiring) {
+        let order_input = match (&ends.stdin, wiring) {
             (Some(fd), _) => OrderInput::Descriptor(inheritable(fd)?),
             (None, Wiring::Terminal(_)) => OrderInput::Terminal,
             (None, _) => OrderInput::Nothing,
@@ -130,21 +135,37 @@ impl Launched {
         drop(ends.stdin);
         let socket =
             UnixStream::from_std(ours).map_err(|error| failed(&"control socket", &error))?;
-        let (reports, mut control) = socket.into_split();
+        Ok(Self { child, socket, output: ends.output, input: ends.input, order_input })
+    }
+
+    /// Gives the order. A launcher that is gone does not take it.
+    pub async fn give(self, order: &mut Order) -> Result<Launched, ExecError> {
+        order.input = self.order_input;
+        let (reports, mut control) = self.socket.into_split();
         let body = serde_json::to_vec(order).map_err(|error| failed(&"the order", &error))?;
         let length = u32::try_from(body.len()).map_err(|error| failed(&"the order", &error))?;
-        let sent = async {
-            control.write_all(&length.to_le_bytes()).await?;
-            control.write_all(&body).await
-        };
-        sent.await.map_err(|error| failed(&"the launcher did not take its order", &error))?;
-        Ok(Self {
-            child,
+        let mut bytes = Vec::with_capacity(body.len() + 4);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&body);
+        let sent = control.write_all(&bytes).await;
+        sent.map_err(|error| failed(&"the launcher did not take its order", &error))?;
+        Ok(Launched {
+            child: self.child,
             reports: Reports { reader: BufReader::new(reports), line: Vec::new() },
             control: Control(control),
-            output: ends.output,
-            input: ends.input,
+            output: self.output,
+            input: self.input,
         })
+    }
+}
+
+impl Launched {
+    pub async fn start(
+        launcher: &Path,
+        order: &mut Order,
+        wiring: Wiring,
+    ) -> Result<Self, ExecError> {
+        Waiting::start(launcher, wiring)?.give(order).await
     }
 }
 

@@ -3,7 +3,7 @@
 use super::capture::Captured;
 use super::environment::Environment;
 use super::host::{Host, Local, Work};
-use super::launched::{Launched, Wiring};
+use super::launched::{Launched, Waiting, Wiring};
 use super::live::{Bounds, End, LAUNCHER_GRACE, Live};
 use super::log::{LogEnd, OutputLogs};
 use super::order::{Finding, Input, Order, ProbeOrder, Report};
@@ -11,7 +11,7 @@ use super::sandbox::{Confinement, Sandbox};
 use super::{CleanPath, ExecError};
 use crate::policy::ExecPermit;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,8 @@ pub struct Executor {
     config: ExecutorConfig,
     host: Arc<dyn Host>,
     logs: Option<Arc<dyn OutputLogs>>,
+    /// A launcher for the next command, started ahead so that none waits for it.
+    ready: Mutex<Option<Waiting>>,
 }
 
 /// Bounds of one command.
@@ -86,7 +88,7 @@ impl Executor {
 
     /// Runs commands elsewhere than on this machine.
     pub fn on(host: Arc<dyn Host>, config: ExecutorConfig) -> Self {
-        Self { config, host, logs: None }
+        Self { config, host, logs: None, ready: Mutex::new(None) }
     }
 
     /// Keeps the whole output of every command as well.
@@ -123,6 +125,21 @@ impl Executor {
         self.start(permit, Wiring::Closed, limits).await?.finished(cancel).await
     }
 
+    /// A launcher with its order: the one that waits for the next command, or a new one.
+    async fn launch(&self, order: &mut Order, wiring: Wiring) -> Result<Launched, ExecError> {
+        let ready = if wiring == Wiring::Closed { self.ready().take() } else { None };
+        if let Some(ready) = ready
+            && let Ok(launched) = ready.give(order).await
+        {
+            return Ok(launched);
+        }
+        Launched::start(&self.config.launcher, order, wiring).await
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts one permitted command and leaves it running.
     pub async fn start(
         &self,
@@ -139,12 +156,14 @@ impl Executor {
             wiring,
         })?;
         let timeout = attributes.timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
-        let mut launched = Launched::start(&self.config.launcher, &mut order, wiring).await?;
+        let mut launched = self.launch(&mut order, wiring).await?;
         match launched.reports.next().await {
             Some(Report::Started { .. }) => {}
             Some(report) => return Err(refusal(report)),
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
+        // While the command works, the next one's launcher gets ready.
+        *self.ready() = Waiting::start(&self.config.launcher, Wiring::Closed).ok();
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
         Ok(Live::attend(launched, Bounds { timeout, output: limits.output }, log))
     }

@@ -97,7 +97,7 @@ impl Default for CommandLimits {
         Self {
             timeout: Duration::from_secs(300),
             output: 1024 * 1024,
-            processes: None,
+            processes: Some(4096),
             memory: None,
             log: None,
         }

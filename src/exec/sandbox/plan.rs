@@ -4,7 +4,10 @@ use super::{Confinement, Findings, Grade, Held, Layers, Limits, Mounts, Switches
 use std::path::{Path, PathBuf};
 
 /// System paths that programs need; always readable and executable, and listed by `doctor`.
-/// Not `/home`, `/root`, `/var/run` or `/run`: that is where keys and sockets live.
+///
+/// Named one by one where secrets lie beside them: a command of root owns `/etc/shadow`, the disks in
+/// `/dev` and other programs' data in `/var/lib`, and needs no privilege to read what it owns. Not
+/// `/home`, `/root`, `/var/run` or `/run`: that is where keys and sockets live.
 pub const SYSTEM_READ: &[&str] = &[
     "/bin",
     "/sbin",
@@ -13,16 +16,92 @@ pub const SYSTEM_READ: &[&str] = &[
     "/lib64",
     "/libx32",
     "/usr",
-    "/etc",
     "/opt",
     "/nix",
     "/snap",
     "/proc",
-    "/sys",
-    "/dev",
-    "/var/lib",
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/bindresvport.blacklist",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/crypto-policies",
+    "/etc/debian_version",
+    "/etc/environment",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/gitattributes",
+    "/etc/gitconfig",
+    "/etc/gnutls",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/inputrc",
+    "/etc/issue",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/locale.alias",
+    "/etc/locale.conf",
+    "/etc/localtime",
+    "/etc/login.defs",
+    "/etc/lsb-release",
+    "/etc/machine-id",
+    "/etc/magic",
+    "/etc/magic.mime",
+    "/etc/mailcap",
+    "/etc/mime.types",
+    "/etc/mtab",
+    "/etc/netconfig",
+    "/etc/networks",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/profile",
+    "/etc/profile.d",
+    "/etc/protocols",
+    "/etc/redhat-release",
+    "/etc/resolv.conf",
+    "/etc/rpc",
+    "/etc/services",
+    "/etc/shells",
+    "/etc/ssl",
+    "/etc/terminfo",
+    "/etc/timezone",
+    "/etc/vim",
+    "/etc/xdg",
+    "/etc/xml",
     "/run/systemd/resolve",
+    "/sys/block",
+    "/sys/bus",
+    "/sys/class",
+    "/sys/devices",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+    "/sys/module",
+    "/var/lib/alternatives",
+    "/var/lib/dpkg",
+    "/var/lib/gems",
+    "/var/lib/ghc",
+    "/var/lib/php",
+    "/var/lib/texmf",
 ];
+
+/// Beginnings of names in `/etc` under which languages and their tools keep their settings.
+const ETC_TOOLS: &[&str] =
+    &["gradle", "java", "maven", "node", "npm", "perl", "php", "pip", "python", "ruby"];
+
+/// What of `/etc` the tools on this machine keep there.
+fn etc_of_tools() -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir("/etc").into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.is_some_and(|name| ETC_TOOLS.iter().any(|tool| name.starts_with(tool)))
+    })
+}
 
 /// Devices that may be written as well.
 const SYSTEM_WRITE: &[&str] =
@@ -69,7 +148,9 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(input: PlanInput) -> Self {
-        let mut read: Vec<PathBuf> = SYSTEM_READ.iter().map(PathBuf::from).collect();
+        // What is not there now does not come with a command: these places are nobody's to write.
+        let there = SYSTEM_READ.iter().map(PathBuf::from).filter(|path| path.exists());
+        let mut read: Vec<PathBuf> = there.chain(etc_of_tools()).collect();
         read.extend(input.programs.iter().cloned());
         read.extend(input.read.iter().cloned());
         let mut write: Vec<PathBuf> = SYSTEM_WRITE.iter().map(PathBuf::from).collect();

@@ -55,13 +55,14 @@ pub fn restrict(confinement: &Confinement) -> Result<(), LayerError> {
     }
     let mut created = ruleset.create().map_err(|error| failed(LAYER, error))?;
     for path in &confinement.read {
-        created = allow(created, path, abi, false)?;
+        created = allow(created, path, abi, AccessFs::from_read(abi))?;
     }
+    created = allow(created, Path::new("/dev"), abi, AccessFs::ReadDir.into())?;
     let private = if confinement.layers.namespaces { PRIVATE } else { &[] };
     let own_tmp = confinement.mounts.tmp.is_some();
     let private = private.iter().filter(|path| **path != "/tmp" || own_tmp).map(Path::new);
     for path in confinement.write.iter().map(AsRef::as_ref).chain(private) {
-        created = allow(created, path, abi, true)?;
+        created = allow(created, path, abi, AccessFs::from_all(abi))?;
     }
     let status = created.restrict_self().map_err(|error| failed(LAYER, error))?;
     if status.ruleset == RulesetStatus::FullyEnforced {
@@ -90,10 +91,9 @@ fn allow(
     created: RulesetCreated,
     path: &Path,
     abi: ABI,
-    write: bool,
+    all: landlock::BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, LayerError> {
     let Ok(fd) = PathFd::new(path) else { return Ok(created) };
-    let all = if write { AccessFs::from_all(abi) } else { AccessFs::from_read(abi) };
     let access = if path.is_dir() { all } else { all & AccessFs::from_file(abi) };
     created
         .add_rule(PathBeneath::new(fd, access))

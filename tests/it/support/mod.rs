@@ -310,6 +310,23 @@ impl Done<'_> {
     }
 }
 
+/// Puts a filter on a run that answers these system calls with EPERM, as a container's own does.
+#[cfg(target_os = "linux")]
+pub fn without(run: &mut Run<'_>, calls: &[i64]) {
+    use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+    use std::os::unix::process::CommandExt;
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    let filter: seccompiler::BpfProgram =
+        SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap().try_into().unwrap();
+    // SAFETY: only system calls between fork and exec.
+    unsafe {
+        run.command()
+            .pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other));
+    }
+}
+
 /// Living processes whose command line holds `mark`.
 pub fn alive(mark: &str) -> Vec<i32> {
     let mut found = Vec::new();
