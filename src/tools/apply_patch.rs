@@ -64,7 +64,7 @@ impl Edit {
         Self { tool, paths, plan, as_command: false }
     }
 
-    pub(super) fn into_command(mut self) -> Self {
+    pub(super) fn written_as_command(mut self) -> Self {
         self.as_command = true;
         self
     }

@@ -117,7 +117,7 @@ fn patch_in(arguments: &Arguments) -> Result<Option<Edit>, ToolFailure> {
     let failed = |error| ToolFailure::bad_arguments(format!("exec_command: {error}"));
     let workdir = arguments.workdir.as_deref().filter(|text| !matches!(*text, "" | "."));
     let parsed = found.and_then(|patch| patch.inside(workdir).parse()).map_err(failed)?;
-    Ok(Some(Edit::of_patch("exec_command", parsed).into_command()))
+    Ok(Some(Edit::of_patch("exec_command", parsed).written_as_command()))
 }
 
 fn request(arguments: &Arguments, world: &ToolWorld) -> Result<CommandRequest, ToolFailure> {
