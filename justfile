@@ -38,4 +38,4 @@ full:
 
 # What takes too long for every push: two hundred kills, each gone on with
 soak:
-    TURNKEY_SOAK=200 cargo test --test it killed::
+    TURNKEY_SOAK=200 cargo test --test it -- killed:: --nocapture

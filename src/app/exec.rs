@@ -67,7 +67,7 @@ pub(super) async fn start(
     };
     if dry_run {
         output.stdout(job::dry_run(&prepared)).await;
-        prepared.folder.remove_working_folders();
+        prepared.folder.discard();
         return 0;
     }
     let broken = Broken::of(&prepared);

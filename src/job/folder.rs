@@ -84,6 +84,18 @@ impl RunFolder {
         }
     }
 
+    /// Removes everything of a run that does not take place. The copy of an earlier run, which this
+    /// one was to go on in, is not its own: it stays for the next one that goes on.
+    pub fn discard(&self) {
+        let own_copy = self.copy.file_name().is_some_and(|name| name == self.id.as_str());
+        for path in [&self.scratch, &self.store, &self.dir] {
+            remove_tree(path);
+        }
+        if own_copy {
+            remove_tree(&self.copy);
+        }
+    }
+
     /// Removes what only this run's processes needed.
     pub fn remove_working_folders(&self) {
         for path in [&self.scratch, &self.store, &self.copy] {

@@ -143,8 +143,7 @@ pub async fn prepare(
         Ok(made) => made,
         Err(refusal) => {
             // A run that is refused leaves nothing behind.
-            folder.remove_working_folders();
-            let _ = std::fs::remove_dir_all(&folder.dir);
+            folder.discard();
             return Err(refusal);
         }
     };

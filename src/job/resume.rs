@@ -176,7 +176,7 @@ impl Going {
         folder: &RunFolder,
         isolate: Isolate,
     ) -> Result<Option<PathBuf>, Box<Outcome>> {
-        let then = self.old_folder(folder, "copy").filter(|path| holds_something(path));
+        let then = self.old_copy(folder).filter(|path| holds_something(path));
         let was_copy = self.past.run.as_ref().is_some_and(|run| {
             run.settings.pointer("/isolate/value").and_then(Value::as_str) == Some("copy")
         });
@@ -194,6 +194,14 @@ impl Going {
             )),
             _ => Ok(None),
         }
+    }
+
+    /// The copy that the last run worked on, which may be that of a run before it: it has to be a
+    /// folder of ours.
+    fn old_copy(&self, folder: &RunFolder) -> Option<PathBuf> {
+        let root = Path::new(&self.past.run.as_ref()?.workspace.root);
+        let copies = folder.dir.parent()?.parent()?.join("copy");
+        (root.parent() == Some(copies.as_path())).then(|| root.to_owned())
     }
 
     /// Finishes or undoes a patch that a kill cut, before anything else touches the workspace.

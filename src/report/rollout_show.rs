@@ -56,6 +56,10 @@ impl Shown {
                     format!("  workspace {}, turnkey {}", run.workspace.root, run.version),
                 ]
             }
+            Record::TurnStarted { answered: true, .. } => {
+                self.step = 0;
+                vec!["turn: the final message before it stands, it is verified".into()]
+            }
             Record::TurnStarted { task, .. } => {
                 self.step = 0;
                 vec![format!("turn: {}", one_line(task, WIDTH))]
@@ -198,7 +202,9 @@ fn row(entry: &Entry) -> Option<Value> {
             "run": run.run, "session": run.session, "parent_run": run.parent_run,
             "parent_kind": run.parent_kind, "workspace": run.workspace.root, "version": run.version,
         }),
-        Record::TurnStarted { turn, task, .. } => json!({ "turn": turn, "task": task }),
+        Record::TurnStarted { turn, task, answered, .. } => {
+            json!({ "turn": turn, "task": task, "answered": answered })
+        }
         Record::TurnContext(context) => {
             json!({ "model": context.model, "policy_digest": context.policy_digest })
         }

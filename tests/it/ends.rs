@@ -3,11 +3,13 @@
 
 use super::support::model_server::{Call, Reply, Server};
 use super::support::recorded::{latest, records, resume, runs, turnkey};
-use super::support::{Done, Run, Sandboxed, alive, binary, command, eventually, patch, script};
+use super::support::{
+    Done, Run, Sandboxed, alive, binary, command, eventually, patch, script, without_landlock,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -284,26 +286,12 @@ fn d10_a_sandbox_that_cannot_be_had_ends_the_run_before_any_request() {
     let server = Server::start([Reply::message("never asked")]);
     let base = server.base_url();
     let mut run = Run::exec(&place, &["--model", "openai/m", "--base-url", &base, "t"]);
-    let filter = no_landlock();
-    // SAFETY: only system calls between fork and exec.
-    unsafe {
-        run.command()
-            .pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other));
-    }
+    without_landlock(&mut run);
     let done = run.finish();
     done.assert(20, "unavailable", "sandbox.landlock");
     assert!(done.stderr.contains("sandbox"), "{}", done.stderr);
     assert_eq!(server.request_count(), 0);
     assert!(!place.exists("ws/b"));
-}
-
-fn no_landlock() -> seccompiler::BpfProgram {
-    use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
-    let rules = [(libc::SYS_landlock_create_ruleset, Vec::new())].into_iter().collect();
-    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
-    let refuse = SeccompAction::Errno(libc::EPERM as u32);
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
-    filter.try_into().unwrap()
 }
 
 #[test]

@@ -72,22 +72,26 @@ fn told(rollout: &[Value], title: &str) -> String {
 fn a_run_killed_at_any_moment_is_finished_and_every_effect_happens_once_or_is_told() {
     let mut random = Random::new();
     let (model, names) = thirty_steps();
-    // How long a whole run takes here says which moments there are.
-    let whole = {
+    let fresh = || {
         let place = Sandboxed::with_policy(POLICY);
         place.write("ws/add.sh", "echo $1 >> log\n");
+        place.write("ws/check.sh", "sleep 0.03\n");
         place.write("model.yaml", &model);
-        let done = Run::exec(&place, &MODEL).finish();
+        place
+    };
+    let args = [&["--verify", "sh check.sh"][..], &MODEL[..]].concat();
+    // How long a whole run takes here says which moments there are.
+    let whole = {
+        let place = fresh();
+        let done = Run::exec(&place, &args).finish();
         done.assert(0, "completed", "completed");
         done.took
     };
     let mut interrupted = 0;
     for round in 0..kills() {
-        let place = Sandboxed::with_policy(POLICY);
-        place.write("ws/add.sh", "echo $1 >> log\n");
-        place.write("model.yaml", &model);
+        let place = fresh();
         let moment = Duration::from_micros(random.below(whole.as_micros() as u64));
-        let running = Run::exec(&place, &MODEL).start();
+        let running = Run::exec(&place, &args).start();
         std::thread::sleep(moment);
         running.signal("KILL");
         running.wait(Duration::from_secs(10));
@@ -96,6 +100,13 @@ fn a_run_killed_at_any_moment_is_finished_and_every_effect_happens_once_or_is_to
             // Killed before its record began: nothing ran, and there is nothing to go on from.
             assert!(!place.exists("ws/log"), "round {round}: an effect without a record");
             continue;
+        }
+        if round % 2 == 1 {
+            // Killed once more while it goes on, or just over.
+            let running = resume(&place, "latest", &[]).start();
+            std::thread::sleep(Duration::from_micros(random.below(whole.as_micros() as u64)));
+            running.signal("KILL");
+            running.wait(Duration::from_secs(10));
         }
         let report = turnkey::rollout::verify(&rollout).unwrap();
         assert!(report.ok, "round {round}: {report:?}");
@@ -312,6 +323,8 @@ fn after_the_last_word_the_model_is_not_asked_again() {
         assert_eq!((count("verification"), count("verified")), (1, 1), "{moment}: verified anew");
         let started = new.iter().find(|record| record["type"] == "turn_started").unwrap();
         assert_eq!(started["answered"], true, "{moment}");
+        let (_, shown, _) = turnkey(&place, &["rollout", "show", "out"]);
+        assert!(shown.contains("the final message before it stands"), "{moment}: {shown}");
         // Cut again, it is taken up again; and such a run replays.
         let (status, stdout, stderr) = turnkey(&place, &["replay", "out"]);
         assert_eq!(status, 0, "{moment}: {stdout}{stderr}");

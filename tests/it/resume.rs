@@ -3,7 +3,7 @@
 
 use super::support::model_server::{Call, Reply, Server};
 use super::support::recorded::{latest, records, resume, runs, turnkey};
-use super::support::{Run, Sandboxed, alive, command, eventually, patch, script};
+use super::support::{Run, Sandboxed, alive, command, eventually, patch, script, without_landlock};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,6 +31,11 @@ fn after_a_limit_a_larger_one_goes_on_and_is_told() {
     assert_eq!(started.len(), 2);
     assert_eq!(started[1]["parent_run"], started[0]["run"]);
     assert_eq!(started[1]["parent_kind"], "resume");
+    // What each was told to do has a digest, which the result has too.
+    let digest = |run: &Value| run["spec_digest"].as_str().unwrap().to_owned();
+    assert_eq!(digest(started[0]).len(), 64);
+    assert_ne!(digest(started[0]), digest(started[1]), "another limit, another task");
+    assert_eq!(done.result()["digests"]["spec"], started[1]["spec_digest"]);
     assert!(place.exists("ws/b") && place.exists("ws/c"));
     // Both runs have the one record.
     let ids: Vec<&str> = started.iter().map(|run| run["run"].as_str().unwrap()).collect();
@@ -192,24 +197,62 @@ fn what_was_untrusted_stays_untrusted() {
 }
 
 #[test]
-fn an_isolated_run_that_was_killed_goes_on_in_its_copy() {
+fn an_isolated_run_that_was_killed_goes_on_in_its_copy_however_often() {
     let place = Sandboxed::with_policy(POLICY);
     place.write("ws/a.txt", "a\n");
     place.write(
         "model.yaml",
-        script(&[&command("touch made"), &command("sleep 300.42"), &command("touch more")]),
+        script(&[
+            &command("touch made"),
+            &command("sleep 300.42"),
+            &command("sleep 300.42"),
+            &command("touch more"),
+        ]),
     );
-    let running = Run::exec(&place, &[&["--isolate", "copy"][..], &MODEL[..]].concat()).start();
-    eventually("the command runs", || !alive("sleep 300.42").is_empty());
-    running.signal("KILL");
-    running.wait(Duration::from_secs(5));
+    for round in 0..2 {
+        let running = match round {
+            0 => Run::exec(&place, &[&["--isolate", "copy"][..], &MODEL[..]].concat()).start(),
+            _ => resume(&place, "latest", &[]).start(),
+        };
+        eventually("the command runs", || !alive("sleep 300.42").is_empty());
+        running.signal("KILL");
+        running.wait(Duration::from_secs(5));
+        eventually("the command is gone", || alive("sleep 300.42").is_empty());
+    }
+    // What does not come to a run leaves the copy alone.
+    let mut refused = resume(&place, "latest", &[]);
+    without_landlock(&mut refused);
+    refused.finish().assert(20, "unavailable", "sandbox.landlock");
+    let (status, shown, stderr) = turnkey(&place, &["resume", "latest", "--dry-run"]);
+    assert_eq!(status, 0, "{shown}{stderr}");
     let done = resume(&place, "latest", &[]).finish();
     done.assert(0, "completed", "completed");
     assert!(!place.exists("ws/made") && !place.exists("ws/more"));
     assert_eq!(done.result()["changed_files"][0]["path"], "more", "the copy had `made` already");
+    let copies = fs::read_dir(runs(&place).parent().unwrap().join("copy")).unwrap().count();
+    assert_eq!(copies, 0, "no copy is left");
     // Its end removed the copy: there is nothing to go on in.
     let done = resume(&place, "latest", &["x"]).finish();
     done.assert(2, "invalid", "resume.copy");
+}
+
+#[test]
+fn after_unverified_the_model_is_asked_again_without_a_follow_up_too() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("ws/a.txt", "a\n");
+    place.write(
+        "model.yaml",
+        format!(
+            "version: 1\nsteps:\n  - text: nothing to do\n  - calls: [{}]\n  - text: made\n",
+            command("touch wanted")
+        ),
+    );
+    let check = ["--require-file", "wanted", "--verify-attempts", "0"];
+    let first = Run::exec(&place, &[&check[..], &MODEL[..]].concat()).finish();
+    first.assert(10, "unverified", "require_files");
+    let done = resume(&place, "latest", &[]).finish();
+    done.assert(0, "completed", "completed");
+    assert!(!done.stderr.contains("not asked again"), "{}", done.stderr);
 }
 
 #[test]

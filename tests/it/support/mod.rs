@@ -105,9 +105,10 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The binary that cargo built for this test.
+/// The binary that cargo built for this test, or the one that is named instead.
 pub fn binary() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_turnkey"))
+    std::env::var_os("TURNKEY_TEST_BINARY")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_turnkey")), PathBuf::from)
 }
 
 /// One run about to start.
@@ -382,4 +383,24 @@ pub fn command(cmd: &str) -> String {
 /// One `apply_patch` call for [`script`].
 pub fn patch(text: &str) -> String {
     format!("{{ tool: apply_patch, input: {} }}", serde_json::json!(text))
+}
+
+/// Lets a run find no Landlock, as in a container whose filter forbids it.
+pub fn without_landlock(run: &mut Run<'_>) {
+    use std::os::unix::process::CommandExt;
+    let filter = no_landlock();
+    // SAFETY: only system calls between fork and exec.
+    unsafe {
+        run.command()
+            .pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other));
+    }
+}
+
+fn no_landlock() -> seccompiler::BpfProgram {
+    use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+    let rules = [(libc::SYS_landlock_create_ruleset, Vec::new())].into_iter().collect();
+    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+    filter.try_into().unwrap()
 }
