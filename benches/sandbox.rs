@@ -1,6 +1,6 @@
 //! What the sandbox adds to a command, against the same command spawned plainly.
 //!
-//! Aim: at most 1.5 ms more than a plain spawn; memory of the runner flat over many commands. Run with
+//! Aim, not reached yet: at most 1.5 ms more than a plain spawn; memory of the runner flat over many commands. Run with
 //! `cargo bench --bench sandbox`.
 
 use divan::Bencher;

@@ -79,7 +79,7 @@ fn apart(mut socket: UnixStream, signals: OwnedFd, order: &Order) -> io::Result<
     // The keeper alone holds the socket: when it goes, the runner sees it close.
     drop(socket);
     drop(signals);
-    close_input(order);
+    close_streams(order);
     tree::reap_blocking(keeper);
     Ok(())
 }
@@ -102,7 +102,7 @@ fn keep(mut socket: UnixStream, signals: &OwnedFd, order: &Order) -> io::Result<
         Ok(started) => started,
         Err(report) => return send(&mut socket, &report),
     };
-    close_input(order);
+    close_streams(order);
     let (pid, failure) = started.wait(order)?;
     if let Some(report) = failure {
         // SAFETY: our own child, not reaped yet.
@@ -124,11 +124,21 @@ fn keep(mut socket: UnixStream, signals: &OwnedFd, order: &Order) -> io::Result<
     send(&mut socket, &Report::Ended { code, signal, stragglers, left, exceeded })
 }
 
-/// Only the command reads its input: when it ends, whoever writes is told so.
-fn close_input(order: &Order) {
+/// The streams are the command's alone: whoever is at their other ends sees them close with it.
+fn close_streams(order: &Order) {
     if let Input::Descriptor(fd) = order.input {
         // SAFETY: the number was handed over to the launcher and is used nowhere else.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    // SAFETY: plain calls on this process's own descriptors. The numbers stay taken, so that no file
+    // that is opened later stands in their place.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if null >= 0 {
+            libc::dup2(null, 1);
+            libc::dup2(null, 2);
+            libc::close(null);
+        }
     }
 }
 

@@ -117,7 +117,7 @@ impl Live {
         let (tell_end, ended) = watch::channel(false);
         let has_terminal = launched.input.as_ref().is_some_and(|input| input.is_terminal);
         let began = clock::now();
-        let attendant = Attendant {
+        let mut attendant = Attendant {
             launched,
             shared: shared.clone(),
             inbox,
@@ -130,6 +130,9 @@ impl Live {
         let task = tokio::spawn(async move {
             attendant.run(bounds.timeout, began).await;
             tell_end.send_replace(true);
+            // Nothing of the command is left; the launcher itself takes a while to go, with the
+            // namespaces that it was in.
+            let _ = tokio::time::timeout(LAUNCHER_GRACE, attendant.launched.child.wait()).await;
         });
         Self { shared, asks, ended, task, began, has_terminal }
     }
@@ -282,12 +285,15 @@ enum Wake {
 }
 
 impl Attendant {
-    async fn run(mut self, timeout: Duration, began: Instant) {
+    async fn run(&mut self, timeout: Duration, began: Instant) {
         let ended = self.until_the_end(timeout).await;
         let left = matches!(ended, Some(Report::Ended { left: 0, .. }));
         let grace = if left { READER_GRACE } else { READER_GRACE_LEFT };
         let _ = tokio::time::timeout(grace, self.drain()).await;
-        let _ = tokio::time::timeout(LAUNCHER_GRACE, self.launched.child.wait()).await;
+        if ended.is_none() {
+            // It gave no report: what it kept is ended for certain only when it is gone.
+            let _ = tokio::time::timeout(LAUNCHER_GRACE, self.launched.child.wait()).await;
+        }
         let end = self.verdict(ended, clock::now().saturating_duration_since(began));
         let log = match self.log.take() {
             Some(log) => Some(log.end().await),
