@@ -4,21 +4,25 @@ use crate::workspace::git::GitPlace;
 use crate::workspace::{Limits, Options, Workspace, WorkspaceError, repository_of};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 /// Copies the repository that the workspace lies in, or the workspace where there is none, into
-/// `to`, an empty folder. What the copy lacks is said. Whoever stops waiting stops the copying.
+/// `to`, an empty folder. What the copy lacks is said. Whoever stops waiting stops the copying, and waits for its end.
 pub async fn copy(
     workspace: PathBuf,
     to: PathBuf,
     store: PathBuf,
     exclude: Vec<PathBuf>,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let stop = StopOnDrop(Arc::default());
-    let stopped = stop.0.clone();
+    let stopped = Arc::new(AtomicBool::new(false));
+    let (ended, end) = mpsc::channel();
+    let _stop = StopOnDrop { stopped: stopped.clone(), end };
     let options = Options { exclude, store, limits: Limits::default() };
     let copying = tokio::task::spawn_blocking(move || {
+        // The first that is declared is the last that is dropped.
+        let _ended: mpsc::Sender<()> = ended;
         let tree = Workspace::open(&tree_of(&workspace), options)?;
         let notes = tree.copy_to(&to, &stopped)?;
         let inside = to.join(inside(&workspace));
@@ -32,11 +36,20 @@ pub async fn copy(
     })
 }
 
-struct StopOnDrop(Arc<AtomicBool>);
+/// How long a file that is being copied may hold up a run that is interrupted.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+struct StopOnDrop {
+    stopped: Arc<AtomicBool>,
+    /// Closed when the copying is over.
+    end: mpsc::Receiver<()>,
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.stopped.store(true, Ordering::Relaxed);
+        // The copy is taken away next: nothing may come into it any more.
+        let _ = self.end.recv_timeout(PATIENCE);
     }
 }
 
