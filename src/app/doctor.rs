@@ -5,24 +5,46 @@ use crate::cli::DoctorArgs;
 use crate::job::{self, Examination, ToExamine};
 use crate::report::Output;
 use serde_json::json;
+use std::path::PathBuf;
 
-pub async fn run(args: DoctorArgs, output: &Output) -> u8 {
-    let asked = ToExamine {
-        policy: args.policy,
-        workspace: args.workspace,
+/// What a run with this policy would find in this workspace.
+pub async fn look(policy: Option<PathBuf>, workspace: PathBuf) -> Result<Examination, String> {
+    job::examine(ToExamine {
+        policy,
+        workspace,
         home: env::home(),
         path: env::path(),
         bases: exec_input::bases(),
         launcher: exec_input::launcher(),
         ci_command_files: env::ci_command_files(),
-    };
-    let found = match job::examine(asked).await {
+    })
+    .await
+}
+
+pub async fn run(args: DoctorArgs, output: &Output) -> u8 {
+    let found = match look(args.policy, args.workspace).await {
         Ok(found) => found,
         Err(text) => return refuse(output, &text).await,
     };
     let text = if args.json { as_json(&found) } else { as_text(&found) };
     output.stdout(text).await;
     if found.short.is_empty() { 0 } else { exit::NO }
+}
+
+/// What holds, a clause a line.
+pub fn table(found: &Examination) -> String {
+    let width = found.grades.iter().map(|grade| grade.clause.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for grade in &found.grades {
+        let mark = if grade.required { "required" } else { "" };
+        text.push_str(&format!(
+            "{:width$}  {:9}  {mark:8}  {}\n",
+            grade.clause,
+            grade.held.words(),
+            grade.by
+        ));
+    }
+    text
 }
 
 fn as_json(found: &Examination) -> String {
@@ -62,16 +84,7 @@ fn as_text(found: &Examination) -> String {
         text.push_str(&format!("            this ABI lacks: {lacks}\n"));
     }
     text.push_str(&format!("policy      {}\nworkspace   {}\n\n", found.policy, found.workspace));
-    let width = found.grades.iter().map(|grade| grade.clause.len()).max().unwrap_or(0);
-    for grade in &found.grades {
-        let mark = if grade.required { "required" } else { "" };
-        text.push_str(&format!(
-            "{:width$}  {:9}  {mark:8}  {}\n",
-            grade.clause,
-            grade.held.words(),
-            grade.by
-        ));
-    }
+    text.push_str(&table(found));
     text.push_str(&format!("\nalways readable: {}\n", found.always_readable.join(" ")));
     match found.hint() {
         None => text.push_str("\na run with this policy would start here"),

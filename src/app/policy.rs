@@ -1,13 +1,14 @@
 //! `turnkey policy …`: yes is 0, no is 1, wrong input is 2.
 
 use super::spec::pretty;
-use super::{env, exit, lines, refuse};
+use super::{doctor, env, exit, lines, refuse};
 use crate::cli::PolicyCommand;
 use crate::job::{self, AskedPolicy};
 use crate::policy::{self, CommandForm, CommandRequest, PolicyFile, ProjectKind};
 use crate::protocol::Decision;
 use crate::report::Output;
-use std::path::Path;
+use serde_json::json;
+use std::path::{Path, PathBuf};
 
 pub async fn run(command: PolicyCommand, output: &Output) -> u8 {
     match command {
@@ -16,7 +17,7 @@ pub async fn run(command: PolicyCommand, output: &Output) -> u8 {
         PolicyCommand::Explain { policy, workspace, json, untrusted, command } => {
             let asked = bind(policy.as_deref(), &workspace, untrusted);
             match asked {
-                Ok(asked) => explain(&asked, command, json, output).await,
+                Ok(asked) => explain(&asked, policy, command, json, output).await,
                 Err(text) => refuse(output, &text).await,
             }
         }
@@ -82,7 +83,13 @@ async fn test(file: &Path, workspace: &Path, output: &Output) -> u8 {
     if failed == 0 { 0 } else { exit::NO }
 }
 
-async fn explain(asked: &AskedPolicy, command: Vec<String>, json: bool, output: &Output) -> u8 {
+async fn explain(
+    asked: &AskedPolicy,
+    file: Option<PathBuf>,
+    command: Vec<String>,
+    json: bool,
+    output: &Output,
+) -> u8 {
     // One word is a script, as the model would write it; several are a program and its words.
     let form = match <[String; 1]>::try_from(command) {
         Ok([script]) => CommandForm::Script(script),
@@ -91,10 +98,37 @@ async fn explain(asked: &AskedPolicy, command: Vec<String>, json: bool, output: 
     let request = CommandRequest { form, cwd: asked.workspace.clone() };
     let explanation = policy::explain(&asked.policy, &request, &asked.facts);
     let allowed = explanation.decision == Decision::Allow;
+    // Where nothing would run there is nothing to hold.
+    let held = match allowed {
+        true => Some(doctor::look(file, asked.workspace.clone()).await),
+        false => None,
+    };
     let text = if json {
-        serde_json::to_value(&explanation).map(|value| pretty(&value)).unwrap_or_default()
+        let mut value = serde_json::to_value(&explanation).unwrap_or_default();
+        let (grades, missing) = match &held {
+            Some(Ok(found)) => (json!(found.grades), json!(found.short)),
+            Some(Err(why)) => (json!([]), json!([why])),
+            None => (json!([]), json!([])),
+        };
+        value["sandbox_grades"] = grades;
+        value["sandbox_missing"] = missing;
+        pretty(&value)
     } else {
-        explanation.to_string().trim_end().to_owned()
+        let mut text = explanation.to_string().trim_end().to_owned();
+        match held {
+            Some(Ok(found)) => {
+                text.push_str("\nheld here:\n");
+                let table = doctor::table(&found);
+                text.extend(table.lines().map(|line| format!("  {line}\n")));
+                if !found.short.is_empty() {
+                    let short = found.short.join("; ");
+                    text.push_str(&format!("  a run would not start here: {short}\n"));
+                }
+            }
+            Some(Err(why)) => text.push_str(&format!("\nheld here: not known: {why}")),
+            None => {}
+        }
+        text.trim_end().to_owned()
     };
     output.stdout(text).await;
     if allowed { 0 } else { exit::NO }

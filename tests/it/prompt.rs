@@ -178,6 +178,13 @@ fn the_asking_commands_answer_yes_no_and_wrong_input() {
         let done = Run::new(&place, args).finish();
         assert_eq!(done.status, status, "{args:?}: {}{}", done.stdout, done.stderr);
     }
+    let words = ["policy", "explain", "--policy", "policy.yaml", "--json", "--", "true"];
+    let explained = Run::new(&place, &words).finish().stdout;
+    let explained: Value = serde_json::from_str(&explained).unwrap();
+    let doctor = Run::new(&place, &["doctor", "--policy", "policy.yaml", "--json"]).finish().stdout;
+    let doctor: Value = serde_json::from_str(&doctor).unwrap();
+    assert_eq!(explained["sandbox_grades"], doctor["grades"], "what would hold it, as tried here");
+    assert_eq!(explained["sandbox_missing"], doctor["missing"]);
     let made = Run::new(&place, &["policy", "init"]).finish().stdout;
     place.write("made.yaml", &made);
     // Where a container gives no namespaces, a run with it starts as well.
