@@ -36,6 +36,6 @@ doc:
 full:
     bash .ci/full
 
-# What takes too long for every push: two hundred kills, each gone on with
+# What takes too long for every push: two hundred kills, and a cut at every byte, each gone on with
 soak:
     TURNKEY_SOAK=200 cargo test --test it -- killed:: --nocapture
