@@ -40,6 +40,10 @@ async fn say(answer: Result<Answer, Box<Outcome>>, dry_run: bool, output: &Outpu
         output.stderr(format!("turnkey: {}", rollout_show::safe(line))).await;
     }
     match answer.done {
+        Ok(lines) if lines.is_empty() => {
+            output.stderr("turnkey: the run changed nothing, so there is nothing to apply").await;
+            0
+        }
         Ok(lines) => {
             if dry_run {
                 output.stderr("turnkey: dry run, nothing was changed; it would be:").await;

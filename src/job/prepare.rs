@@ -272,8 +272,15 @@ fn absolute(path: &Path) -> PathBuf {
 pub(super) fn read_policy(path: Option<&Path>) -> Result<(PolicyFile, String), Refusal> {
     let Some(path) = path else { return Ok((PolicyFile::built_in(), "built-in".into())) };
     let name = path.display().to_string();
-    let source = std::fs::read_to_string(path)
-        .map_err(|error| invalid("policy", format!("the policy {name}: {error}")))?;
+    let source = std::fs::read_to_string(path).map_err(|error| {
+        let what_now = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "; name an existing file, or make one: turnkey policy init > policy.yaml"
+            }
+            _ => "",
+        };
+        invalid("policy", format!("the policy {name}: {error}{what_now}"))
+    })?;
     let dir = path.parent().map(Path::to_owned).unwrap_or_default();
     let load = move |used: &str| {
         std::fs::read_to_string(dir.join(used)).map_err(|error| format!("{used}: {error}"))

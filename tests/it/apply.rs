@@ -1,30 +1,10 @@
 //! `turnkey patch`, `turnkey apply`, and the copy that isolated runs work on.
 
-use super::support::{Run, Sandboxed, command, patch, script};
+use super::support::{Run, Sandboxed, patch, script, shell, with_scripts};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-
-const POLICY: &str = r#"version: 1
-exec: { allow: ["true", "sh SCRIPTS/change.sh", "git ..."] }
-files: { read: ["**", "SCRIPTS/**"], write: ["**"] }
-"#;
-
-/// The scripts that commands run lie beside the workspace, in `scripts`.
-fn place() -> Sandboxed {
-    let place = Sandboxed::with_policy("");
-    fs::create_dir(place.path("scripts")).unwrap();
-    let scripts = place.path("scripts").display().to_string();
-    place.write("policy.yaml", POLICY.replace("SCRIPTS", &scripts));
-    place
-}
-
-/// The call that runs this script.
-fn shell(place: &Sandboxed, text: &str) -> String {
-    place.write("scripts/change.sh", text);
-    command(&format!("sh {}", place.path("scripts/change.sh").display()))
-}
 
 /// Every file below a folder but git's own: name, mode, content or target.
 fn tree(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
@@ -72,7 +52,7 @@ fn write_tree(place: &Sandboxed, folder: &Path) -> String {
 
 #[test]
 fn a_patch_of_the_operator_is_all_or_nothing_and_answers_by_its_status() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "one\n");
     place.write("ws/b", "b\n");
     let text = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+two\n*** Add File: n/c\n+c\n*** End Patch\n";
@@ -113,7 +93,7 @@ fn a_patch_of_the_operator_is_all_or_nothing_and_answers_by_its_status() {
 
 #[test]
 fn what_a_kill_cut_is_undone_by_the_next_command_for_the_same_tree() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "one\n");
     let text = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+two\n*** End Patch\n";
     assert_eq!(Run::new(&place, &["patch", "-C", "ws", text]).finish().status, 0);
@@ -147,7 +127,7 @@ fn what_a_kill_cut_is_undone_by_the_next_command_for_the_same_tree() {
 
 #[test]
 fn an_isolated_run_leaves_the_tree_alone_until_it_is_applied() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/.gitignore", "*.log\n");
     place.write("ws/kept.log", "tracked though ignored\n");
     place.write("ws/text", "one\ntwo \nthree\t\n");
@@ -197,7 +177,7 @@ fn an_isolated_run_leaves_the_tree_alone_until_it_is_applied() {
 
 #[test]
 fn a_checkout_that_is_not_the_start_is_refused_whole() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.write("ws/b", "b\n");
     place.git_init(&place.path("ws"));
@@ -226,8 +206,21 @@ fn a_checkout_that_is_not_the_start_is_refused_whole() {
 }
 
 #[test]
+fn a_run_that_changed_nothing_says_that_there_is_nothing_to_apply() {
+    let place = with_scripts();
+    place.write("ws/a", "a\n");
+    place.git_init(&place.path("ws"));
+    isolated(&place, "ws", "true\n", &[]);
+    for more in [&[][..], &["--dry-run"]] {
+        let done = Run::new(&place, &[&["apply", "out", "-C", "ws"], more].concat()).finish();
+        assert_eq!((done.status, done.stdout.as_str()), (0, ""), "{}", done.stderr);
+        assert!(done.stderr.contains("changed nothing"), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn only_the_diff_that_the_run_recorded_is_applied() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.git_init(&place.path("ws"));
     isolated(&place, "ws", "echo x >> a\n", &[]);
@@ -248,7 +241,7 @@ fn only_the_diff_that_the_run_recorded_is_applied() {
 
 #[test]
 fn a_workspace_inside_its_repository_has_the_whole_repository_in_its_copy() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/top", "top\n");
     place.write("ws/sub/a", "a\n");
     place.write("ws/sub/.gitignore", "/dist\n");
@@ -270,7 +263,7 @@ fn a_workspace_inside_its_repository_has_the_whole_repository_in_its_copy() {
 
 #[test]
 fn a_plain_folder_is_copied_and_applied_too() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.write("ws/.gitignore", "skip\n");
     place.write("ws/skip", "s\n");
@@ -284,7 +277,7 @@ fn a_plain_folder_is_copied_and_applied_too() {
 
 #[test]
 fn worktrees_submodules_and_staged_changes_come_along() {
-    let place = place();
+    let place = with_scripts();
     place.write("lib/l", "l\n");
     place.git_init(&place.path("lib"));
     place.write("ws/a", "a\n");
@@ -318,7 +311,7 @@ fn worktrees_submodules_and_staged_changes_come_along() {
 fn what_the_policy_protects_is_protected_in_the_copy() {
     let place = Sandboxed::new();
     fs::create_dir(place.path("ws")).unwrap();
-    place.write("ws/policy.yaml", POLICY);
+    place.write("ws/policy.yaml", "version: 1\nfiles: { read: [\"**\"], write: [\"**\"] }\n");
     place.write("ws/a", "a\n");
     place.git_init(&place.path("ws"));
     let own = patch(
@@ -347,7 +340,7 @@ fn what_the_policy_protects_is_protected_in_the_copy() {
 #[test]
 fn fail_on_changes_leaves_the_tree_changed_only_without_a_copy() {
     for isolate in ["none", "copy"] {
-        let place = place();
+        let place = with_scripts();
         place.write("ws/a", "a\n");
         place.git_init(&place.path("ws"));
         let call = patch("*** Begin Patch\n*** Delete File: a\n*** End Patch\n");
@@ -363,7 +356,7 @@ fn fail_on_changes_leaves_the_tree_changed_only_without_a_copy() {
 
 #[test]
 fn demands_on_change_hold_in_a_copy_as_anywhere() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/sub/keep/a", "a\n");
     place.write("ws/sub/b", "b\n");
     place.git_init(&place.path("ws"));

@@ -1,32 +1,12 @@
 //! The Turn diff on the real binary: whatever changed the tree, and whatever the tree is, the diff
 //! applied to the start gives the end, byte for byte and mode for mode, as git sees it.
 
-use super::support::{Run, Sandboxed, command, patch, script};
+use super::support::{Run, Sandboxed, command, patch, script, shell, with_scripts};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-
-const POLICY: &str = r#"version: 1
-exec: { allow: ["true", "sh SCRIPTS/change.sh", "git ..."] }
-files: { read: ["**", "SCRIPTS/**"], write: ["**"] }
-"#;
-
-/// The scripts that commands run lie beside the workspace, in `scripts`.
-fn place() -> Sandboxed {
-    let place = Sandboxed::with_policy("");
-    fs::create_dir(place.path("scripts")).unwrap();
-    let scripts = place.path("scripts").display().to_string();
-    place.write("policy.yaml", POLICY.replace("SCRIPTS", &scripts));
-    place
-}
-
-/// The call that runs this script.
-fn shell(place: &Sandboxed, text: &str) -> String {
-    place.write("scripts/change.sh", text);
-    command(&format!("sh {}", place.path("scripts/change.sh").display()))
-}
 
 /// A run with these calls in `folder`; its result.
 #[track_caller]
@@ -89,7 +69,7 @@ fn holds(diff: &[u8], part: &str) -> bool {
 
 #[test]
 fn d37_patch_and_shell_together_make_one_net_change() {
-    let place = place();
+    let place = with_scripts();
     for name in ["a", "b", "c", "f", "s"] {
         place.write(&format!("ws/{name}.txt"), format!("{name}\n"));
     }
@@ -110,7 +90,7 @@ fn d37_patch_and_shell_together_make_one_net_change() {
 
 #[test]
 fn d39_binary_files_are_whole_and_the_text_beside_them_is_not_lost() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/fix.txt", "wrong\n");
     place.write("ws/old.bin", [0u8, 1, 2, 255].repeat(300));
     place.git_init(&place.path("ws"));
@@ -125,7 +105,7 @@ fn d39_binary_files_are_whole_and_the_text_beside_them_is_not_lost() {
 
 #[test]
 fn d40_blank_context_lines_at_the_end_survive() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "o\n\n\n");
     place.git_init(&place.path("ws"));
     let result = turn(&place, "printf 'n\\n\\n\\n' > a\n");
@@ -135,7 +115,7 @@ fn d40_blank_context_lines_at_the_end_survive() {
 
 #[test]
 fn d41_carriage_returns_survive() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\r\nb\r\nc\r\n");
     place.git_init(&place.path("ws"));
     let result = turn(&place, "printf 'a\\r\\nX\\r\\nc\\r\\n' > a\n");
@@ -163,7 +143,7 @@ const CONFIG: [(&str, &str); 8] = [
 #[test]
 fn d42_no_setting_changes_a_byte_of_the_diff() {
     let run = |configured: bool| {
-        let place = place();
+        let place = with_scripts();
         place.write("ws/ä b.txt", "one\ntwo\nthree \n");
         place.write("ws/m", "moved\nand\nlong\nenough\n");
         place.git_init(&place.path("ws"));
@@ -180,7 +160,7 @@ fn d42_no_setting_changes_a_byte_of_the_diff() {
 
 #[test]
 fn d43_nothing_that_the_repository_names_runs() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a.txt", "a\n");
     place.write("ws/sub/x", "x\n");
     place.write("ws/.gitattributes", "*.txt diff=evil filter=evil merge=evil\n");
@@ -233,7 +213,7 @@ fn d44_the_marker_for_a_missing_newline_stands_on_its_own_side() {
         ("a\nb", "printf 'a\\nb\\nc' > f\n"),
     ];
     for (before, shell) in cases {
-        let place = place();
+        let place = with_scripts();
         place.write("ws/f", before);
         place.git_init(&place.path("ws"));
         let result = turn(&place, shell);
@@ -262,7 +242,7 @@ fn d45_renames_modes_links_and_changes_of_type() {
         ("rm l; echo plain > l; ln -s nowhere l2", &["deleted file mode 120000"]),
     ];
     for (shell, parts) in cases {
-        let place = place();
+        let place = with_scripts();
         place.write("ws/s.sh", &long);
         place.write("ws/b", "b\n");
         place.write("ws/d/one", "1\n");
@@ -288,7 +268,7 @@ fn d45_renames_modes_links_and_changes_of_type() {
 
 #[test]
 fn d105_a_checkout_of_another_owner_has_its_diff() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.git_init(&place.path("ws"));
     let done = Command::new("chown").args(["-R", "12345:12345"]).arg(place.path("ws")).output();
@@ -312,7 +292,7 @@ fn d105_a_checkout_of_another_owner_has_its_diff() {
 
 #[test]
 fn d107_a_huge_tree_delays_neither_the_first_request_nor_the_truth() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/.gitignore", "node_modules/\n");
     for folder in 0..200 {
         let tracked = place.path(&format!("ws/src/d{folder}"));
@@ -352,7 +332,7 @@ fn d107_a_huge_tree_delays_neither_the_first_request_nor_the_truth() {
 
 #[test]
 fn a_dirty_start_is_kept_apart_and_both_diffs_together_give_the_end() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/tracked", "one\n");
     place.write("ws/staged", "one\n");
     place.write("ws/gone", "one\n");
@@ -380,7 +360,7 @@ fn a_dirty_start_is_kept_apart_and_both_diffs_together_give_the_end() {
 
 #[test]
 fn the_users_index_objects_refs_and_stash_are_as_before() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.git_init(&place.path("ws"));
     place.write("ws/a", "stashed\n");
@@ -419,7 +399,7 @@ fn the_users_index_objects_refs_and_stash_are_as_before() {
 
 #[test]
 fn worktrees_shallow_and_borrowing_clones() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.git_init(&place.path("ws"));
     place.write("ws/a", "b\n");
@@ -443,7 +423,7 @@ fn worktrees_shallow_and_borrowing_clones() {
 
 #[test]
 fn submodules_are_listed_and_sparse_checkouts_delete_nothing() {
-    let place = place();
+    let place = with_scripts();
     place.write("lib/l", "l\n");
     place.git_init(&place.path("lib"));
     place.write("ws/in/a", "a\n");
@@ -466,7 +446,7 @@ fn submodules_are_listed_and_sparse_checkouts_delete_nothing() {
 
 #[test]
 fn a_plain_folder_and_what_git_cannot_say() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.write("ws/secretive", "x\n");
     let result = turn(&place, "echo b >> a; chmod 600 secretive; mkdir empty; mkfifo pipe\n");
@@ -486,7 +466,7 @@ fn a_plain_folder_and_what_git_cannot_say() {
 
 #[test]
 fn what_changes_beside_the_calls_is_said_to_come_from_outside() {
-    let place = place();
+    let place = with_scripts();
     place.write("ws/a", "a\n");
     place.git_init(&place.path("ws"));
     // The command waits for us while we write beside it.
@@ -517,7 +497,7 @@ fn what_changes_beside_the_calls_is_said_to_come_from_outside() {
 fn odd_names_go_through() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
-    let place = place();
+    let place = with_scripts();
     let names: [&[u8]; 7] = [
         b"sp ace",
         b"quo\"te",
@@ -547,7 +527,7 @@ const SECRET: &str = "tk-9f8e7d6c5b4a39281706";
 #[test]
 fn a_known_secret_withholds_the_diff_only_where_it_is_added() {
     let run = |start: &str, text: &str| {
-        let place = place();
+        let place = with_scripts();
         place.write("ws/conf", start);
         place.git_init(&place.path("ws"));
         place.write("model.yaml", script(&[&shell(&place, text)]));

@@ -86,8 +86,11 @@ fn d101_a_bad_certificate_file_is_an_error_that_names_its_setting() {
     for file in [&empty, &broken, &not_one, &missing] {
         let text = fault(with(base, |endpoint| endpoint.ssl_cert_file = Some(file.clone())));
         assert!(text.starts_with("SSL_CERT_FILE: ") && text.contains(".pem"), "{text}");
-        let text = fault(with(base, |endpoint| endpoint.ca_file = Some(file.clone())));
-        assert!(text.starts_with("--ca-file: "), "{text}");
+        // A file that somebody named is never ignored, also where nothing needs it.
+        for base in [base, "http://127.0.0.1:9/v1"] {
+            let text = fault(with(base, |endpoint| endpoint.ca_file = Some(file.clone())));
+            assert!(text.starts_with("--ca-file: "), "{text}");
+        }
     }
     let text = fault(with(base, |endpoint| endpoint.ssl_cert_dir = Some("/no/such/dir".into())));
     assert!(text.starts_with("SSL_CERT_DIR: /no/such/dir"), "{text}");

@@ -48,7 +48,10 @@ pub(super) struct Route {
 impl Client {
     pub fn new(base: Base, endpoint: &Endpoint, key: KeyHeader) -> Result<Self, OpenError> {
         let proxy = proxy::choose(&base, &endpoint.proxies).map_err(OpenError::Proxy)?;
-        let needs_tls = base.is_https() || proxy.as_ref().is_some_and(proxy::Chosen::is_https);
+        // A file that was named is read also where nothing needs it: a broken setting is never ignored.
+        let needs_tls = base.is_https()
+            || proxy.as_ref().is_some_and(proxy::Chosen::is_https)
+            || endpoint.ca_file.is_some();
         let (config, roots) = if needs_tls {
             tls::trusting(endpoint).map_err(OpenError::Certificates)?
         } else {

@@ -341,6 +341,26 @@ pub fn without(run: &mut Run<'_>, calls: &[i64]) {
     }
 }
 
+/// A place whose commands run one script that lies beside the workspace, in `scripts`, and git.
+pub fn with_scripts() -> Sandboxed {
+    let place = Sandboxed::with_policy("");
+    fs::create_dir(place.path("scripts")).unwrap();
+    let scripts = place.path("scripts").display().to_string();
+    let policy = format!(
+        "version: 1\n\
+         exec: {{ allow: [\"true\", \"sh {scripts}/change.sh\", \"git ...\"] }}\n\
+         files: {{ read: [\"**\", \"{scripts}/**\"], write: [\"**\"] }}\n"
+    );
+    place.write("policy.yaml", policy);
+    place
+}
+
+/// The call that runs this script there.
+pub fn shell(place: &Sandboxed, text: &str) -> String {
+    place.write("scripts/change.sh", text);
+    command(&format!("sh {}", place.path("scripts/change.sh").display()))
+}
+
 /// Living processes whose command line holds `mark`.
 pub fn alive(mark: &str) -> Vec<i32> {
     let mut found = Vec::new();
