@@ -1,11 +1,15 @@
 //! The child of a launcher: from fork to exec, confined on the way.
 
-use super::order::{Input, Order, Report};
+use super::order::{Input, MAX_FRAME, Order, Report, Setting};
+#[cfg(target_os = "linux")]
 use super::sandbox;
+use super::tree;
 use std::ffi::CString;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 
 pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -21,75 +25,118 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// A pair of connected sockets that close on exec.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for the two descriptors, which are then owned here.
-    unsafe {
-        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
-}
-
-/// A command on its way to exec.
-pub(super) struct Started {
-    pub pid: i32,
+/// A command on its way to exec: its child is forked and waits for its words.
+pub(super) struct Ready {
+    pid: i32,
     /// Closes on exec; what comes out of it instead is why there was none.
     errors: OwnedFd,
-    /// Gives the supervisor its listener.
+    /// To the child.
+    channel: UnixStream,
     #[cfg(target_os = "linux")]
-    listener: OwnedFd,
+    sandbox: Option<sandbox::Ready>,
 }
 
-/// Forks and, in the child, confines itself and executes the command.
-pub(super) fn start(order: &Order) -> io::Result<Result<Started, Report>> {
-    let Some(words) = exec_words(order) else {
-        return Ok(Err(Report::ExecFailed {
-            errno: libc::EINVAL,
-            cause: "a word of the command holds a NUL byte".into(),
-        }));
+/// Forks; the child confines itself, and then waits.
+pub(super) fn prepare(setting: &Setting) -> io::Result<Result<Ready, Report>> {
+    #[cfg(target_os = "linux")]
+    let sandbox = match (!setting.unconfined).then(|| sandbox::Ready::new(&setting.confinement)) {
+        Some(Err(error)) => return Ok(Err(error.into())),
+        Some(Ok(ready)) => Some(ready),
+        None => None,
     };
     let (errors, write) = pipe()?;
-    #[cfg(target_os = "linux")]
-    let (listener, channel) = pair()?;
+    let (channel, theirs) = UnixStream::pair()?;
     // SAFETY: the launcher has one thread, so the child may run ordinary code.
     let pid = check(unsafe { libc::fork() })?;
     if pid == 0 {
-        #[cfg(target_os = "linux")]
-        let confine = || confine(order, &channel);
-        #[cfg(not(target_os = "linux"))]
-        let confine = || Ok(());
-        let report = child(order, &words, confine);
-        let _ = io::Write::write_all(&mut std::fs::File::from(write), &report);
+        drop(channel);
+        let confine = || {
+            #[cfg(target_os = "linux")]
+            if let Some(ready) = sandbox {
+                ready.apply(&setting.confinement, &theirs)?;
+            }
+            Ok(())
+        };
+        if let Some(report) = child(setting.input, &theirs, confine) {
+            let bytes = serde_json::to_vec(&report).unwrap_or_default();
+            let _ = io::Write::write_all(&mut std::fs::File::from(write), &bytes);
+        }
         // SAFETY: leaves without running the parent's exit handlers.
         unsafe { libc::_exit(127) }
     }
+    drop(write);
+    drop(theirs);
+    let ready = Ready {
+        pid,
+        errors,
+        channel,
+        #[cfg(target_os = "linux")]
+        sandbox,
+    };
     #[cfg(target_os = "linux")]
-    return Ok(Ok(Started { pid, errors, listener }));
-    #[cfg(not(target_os = "linux"))]
-    return Ok(Ok(Started { pid, errors }));
+    if let Some(sandbox) = &ready.sandbox
+        && let Err(error) = sandbox.supervise(&ready.channel, &setting.confinement)
+    {
+        // Nobody would ever answer the command's calls.
+        let error = sandbox::LayerError {
+            layer: "seccomp",
+            errno: error.raw_os_error().unwrap_or(0),
+            cause: format!("the connect supervisor: {error}"),
+        };
+        ready.give_up();
+        return Ok(Err(error.into()));
+    }
+    Ok(Ok(ready))
 }
 
-/// Confines the child, and hands the listener of its filter to the launcher.
-#[cfg(target_os = "linux")]
-fn confine(order: &Order, channel: &OwnedFd) -> Result<(), Report> {
-    if order.unconfined {
-        return Ok(());
+impl Ready {
+    /// Whether this is what would be made ready now.
+    pub(super) fn stands(&self, setting: &Setting) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.sandbox.as_ref().is_none_or(|ready| ready.stands(&setting.confinement));
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = setting;
+            true
+        }
     }
-    let refused = |layer: &str, errno: i32, cause: String| Report::Refused {
-        layer: layer.into(),
-        errno,
-        cause,
-    };
-    let listener = sandbox::apply(&order.confinement)
-        .map_err(|error| refused(error.layer, error.errno, error.cause))?;
-    if let Some(listener) = listener {
-        sandbox::hand_over(channel.as_raw_fd(), &listener).map_err(|error| {
-            refused("seccomp", error.raw_os_error().unwrap_or(0), error.to_string())
-        })?;
+
+    /// Ends the child, which has run nothing.
+    pub(super) fn give_up(self) {
+        // SAFETY: our own child, not reaped yet.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        tree::reap_blocking(self.pid);
     }
-    Ok(())
+
+    /// Gives the child its words and waits for the exec: its process id, or why nothing runs.
+    pub(super) fn become_command(mut self, frame: &[u8]) -> io::Result<Result<i32, Report>> {
+        let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
+        // A child that is gone has said why.
+        let _ = self
+            .channel
+            .write_all(&length.to_le_bytes())
+            .and_then(|()| self.channel.write_all(frame));
+        let mut bytes = Vec::new();
+        std::fs::File::from(self.errors).read_to_end(&mut bytes)?;
+        if bytes.is_empty() {
+            return Ok(Ok(self.pid));
+        }
+        // SAFETY: our own child, not reaped yet.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        tree::reap_blocking(self.pid);
+        Ok(Err(serde_json::from_slice(&bytes)?))
+    }
+}
+
+/// The rest of a frame, whose length has been read.
+pub(super) fn read_body(from: &mut impl Read, length: [u8; 4]) -> io::Result<Vec<u8>> {
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_FRAME {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the order is too large"));
+    }
+    let mut bytes = vec![0u8; length];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 struct ExecWords {
@@ -111,36 +158,45 @@ fn exec_words(order: &Order) -> Option<ExecWords> {
     })
 }
 
-/// The child's way to exec. It returns only on failure, with the report to send.
+/// The child's way to exec. It returns only on failure, with the report to send, or where no order came.
 fn child(
-    order: &Order,
-    words: &ExecWords,
+    input: Input,
+    mut channel: &UnixStream,
     confine: impl FnOnce() -> Result<(), Report>,
-) -> Vec<u8> {
-    let report = match prepare_child(order, confine) {
-        Ok(()) => {
-            let error = execute(words);
-            Report::ExecFailed {
-                errno: error.raw_os_error().unwrap_or(0),
-                cause: error.to_string(),
-            }
-        }
-        Err(report) => report,
+) -> Option<Report> {
+    if let Err(report) = settle(input).and_then(|()| confine()) {
+        return Some(report);
+    }
+    let mut length = [0u8; 4];
+    channel.read_exact(&mut length).ok()?;
+    let frame = read_body(&mut channel, length);
+    let order = match frame.and_then(|frame| Ok(serde_json::from_slice::<Order>(&frame)?)) {
+        Ok(order) => order,
+        Err(error) => return Some(failed(&"the order", &error)),
     };
-    serde_json::to_vec(&report).unwrap_or_default()
+    let Some(words) = exec_words(&order) else {
+        return Some(Report::ExecFailed {
+            errno: libc::EINVAL,
+            cause: "a word of the command holds a NUL byte".into(),
+        });
+    };
+    if let Err(error) = std::env::set_current_dir(&order.cwd) {
+        return Some(failed(&order.cwd.display(), &error));
+    }
+    close_everything_else();
+    let error = execute(&words);
+    Some(Report::ExecFailed { errno: error.raw_os_error().unwrap_or(0), cause: error.to_string() })
 }
 
-fn prepare_child(
-    order: &Order,
-    confine: impl FnOnce() -> Result<(), Report>,
-) -> Result<(), Report> {
-    let failed = |what: &str| {
-        let error = io::Error::last_os_error();
-        Report::ExecFailed {
-            errno: error.raw_os_error().unwrap_or(0),
-            cause: format!("{what}: {error}"),
-        }
-    };
+fn failed(what: &dyn Display, error: &io::Error) -> Report {
+    Report::ExecFailed {
+        errno: error.raw_os_error().unwrap_or(0),
+        cause: format!("{what}: {error}"),
+    }
+}
+
+/// A session, streams and signals of its own.
+fn settle(input: Input) -> Result<(), Report> {
     // SAFETY: a child with one thread; every call takes constants or valid pointers.
     unsafe {
         // Its own session: no controlling terminal, and a process group to signal.
@@ -148,19 +204,13 @@ fn prepare_child(
         // Goes with the launcher even where the launcher is killed.
         #[cfg(target_os = "linux")]
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        if let Err(what) = connect_input(order.input) {
-            return Err(failed(what));
+        if let Err(what) = connect_input(input) {
+            return Err(failed(&what, &io::Error::last_os_error()));
         }
         reset_signals();
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
     }
-    std::env::set_current_dir(&order.cwd).map_err(|error| Report::ExecFailed {
-        errno: error.raw_os_error().unwrap_or(0),
-        cause: format!("{}: {error}", order.cwd.display()),
-    })?;
-    confine()?;
-    close_everything_else();
     Ok(())
 }
 
@@ -241,30 +291,4 @@ fn execute(words: &ExecWords) -> io::Error {
     // SAFETY: all pointers live until the call returns, which it does only on failure.
     unsafe { libc::execve(words.program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
     io::Error::last_os_error()
-}
-
-impl Started {
-    /// Waits for the exec; the supervisor works from here on. `Some` says why nothing runs.
-    pub(super) fn wait(self, order: &Order) -> io::Result<(i32, Option<Report>)> {
-        #[cfg(target_os = "linux")]
-        if let Err(error) = sandbox::Supervisor::start(&self.listener, &order.confinement) {
-            // Nobody would ever answer the command's calls.
-            return Ok((
-                self.pid,
-                Some(Report::Refused {
-                    layer: "seccomp".into(),
-                    errno: error.raw_os_error().unwrap_or(0),
-                    cause: format!("the connect supervisor: {error}"),
-                }),
-            ));
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = order;
-        let mut bytes = Vec::new();
-        std::fs::File::from(self.errors).read_to_end(&mut bytes)?;
-        if bytes.is_empty() {
-            return Ok((self.pid, None));
-        }
-        Ok((self.pid, Some(serde_json::from_slice(&bytes)?)))
-    }
 }

@@ -9,7 +9,7 @@ use super::ExecError;
 use super::engine::{Answer, Engine, Runtime};
 use super::host::{Host, Work, script, unconfined};
 use super::launched::Wiring;
-use super::order::{Afterwards, Finding, Order};
+use super::order::{Afterwards, Finding, Order, Setting};
 use super::sandbox::{Confinement, Grade, Sandbox, Wall};
 use crate::policy::{Command, Network};
 use futures_util::future::BoxFuture;
@@ -351,7 +351,7 @@ for round in 1 2 3 4 5 6 7 8 9; do
 done";
 
 impl Host for Container {
-    fn order(&self, work: Work<'_>) -> Result<Order, ExecError> {
+    fn order(&self, work: Work<'_>) -> Result<(Setting, Order), ExecError> {
         if let Network::Hosts(_) = work.network {
             return Err(ExecError::Sandbox {
                 layer: "container".into(),
@@ -375,9 +375,9 @@ impl Host for Container {
         let argv = std::iter::once(client).chain(words).collect();
         let passed = env.into_iter().filter(|(name, _)| !engine.env.iter().any(|(k, _)| k == name));
         let env = engine.env.iter().cloned().chain(passed).collect();
-        let mut order = unconfined(engine.client.clone(), argv, env);
+        let (setting, mut order) = unconfined(engine.client.clone(), argv, env);
         order.afterwards = Some(self.afterwards(&name));
-        Ok(order)
+        Ok((setting, order))
     }
 
     fn has_bash(&self) -> bool {
@@ -565,8 +565,8 @@ mod tests {
             network,
             wiring,
         };
-        let order = container.order(work(&Network::None, Wiring::Closed)).unwrap();
-        assert!(order.unconfined && order.confinement == Confinement::default());
+        let (setting, order) = container.order(work(&Network::None, Wiring::Closed)).unwrap();
+        assert!(setting.unconfined && setting.confinement == Confinement::default());
         let text = order.argv.join(" ");
         for part in [
             "docker run --rm --name turnkey-r1-7 --label turnkey.run=r1 --pull never",
@@ -582,7 +582,7 @@ mod tests {
         assert!(order.env.contains(&("TOKEN".into(), "s3cret".into())));
         assert!(order.env.contains(&("HOME".into(), "/home/op".into())), "the client's own home");
         assert_eq!(order.afterwards.unwrap().argv, ["docker", "rm", "--force", "turnkey-r1-7"]);
-        let open = container.order(work(&Network::Open, Wiring::Open)).unwrap().argv.join(" ");
+        let open = container.order(work(&Network::Open, Wiring::Open)).unwrap().1.argv.join(" ");
         assert!(!open.contains("--network") && open.contains("--interactive"), "{open}");
         let hosts = Network::Hosts(vec!["example.com".into()]);
         assert!(container.order(work(&hosts, Wiring::Closed)).is_err(), "never more than granted");
@@ -600,7 +600,7 @@ mod tests {
             network: &Network::None,
             wiring: Wiring::Terminal(Default::default()),
         };
-        let order = container.order(work).unwrap();
+        let (_, order) = container.order(work).unwrap();
         let text = order.argv.join(" ");
         assert!(
             text.starts_with("docker exec --env TURNKEY_COMMAND=turnkey-r1-7 --user"),

@@ -95,8 +95,8 @@ impl Engine {
     /// Calls the client and waits for its end.
     pub async fn call(&self, words: &[&str], timeout: Duration) -> Result<Answer, ExecError> {
         let argv = [self.runtime.program()].iter().chain(words).map(|w| (*w).to_owned()).collect();
-        let mut order = unconfined(self.client.clone(), argv, self.env.clone());
-        let mut launched = Launched::start(&self.launcher, &mut order, Wiring::Closed).await?;
+        let (setting, order) = unconfined(self.client.clone(), argv, self.env.clone());
+        let mut launched = Launched::start(&self.launcher, setting, &order, Wiring::Closed).await?;
         match launched.reports.next().await {
             Some(Report::Started { .. }) => {}
             other => {

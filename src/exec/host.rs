@@ -2,8 +2,8 @@
 //! an Order for a launcher; everything after that is the same.
 
 use super::launched::Wiring;
-use super::order::{Input, Order};
-use super::sandbox::{Confinement, Sandbox};
+use super::order::{Order, Setting};
+use super::sandbox::Sandbox;
 use super::{CleanPath, ExecError};
 use crate::policy::{Command, Network};
 use futures_util::future::BoxFuture;
@@ -21,7 +21,8 @@ pub struct Work<'a> {
 
 /// A place for commands.
 pub trait Host: Send + Sync {
-    fn order(&self, work: Work<'_>) -> Result<Order, ExecError>;
+    /// What it runs under, and what runs.
+    fn order(&self, work: Work<'_>) -> Result<(Setting, Order), ExecError>;
     /// Whether scripts of the model can run at all.
     fn has_bash(&self) -> bool;
     /// At the end of a run: takes away whatever of it is left there.
@@ -59,7 +60,7 @@ pub(super) fn script(bash: bool, text: &str) -> Vec<String> {
 }
 
 impl Host for Local {
-    fn order(&self, work: Work<'_>) -> Result<Order, ExecError> {
+    fn order(&self, work: Work<'_>) -> Result<(Setting, Order), ExecError> {
         let (program, argv) = match work.command {
             Command::Argv { program, argv } => (program.clone(), argv.clone()),
             Command::Script(text) => self.script(text)?,
@@ -76,17 +77,10 @@ impl Host for Local {
             })?;
         let mut env = work.env;
         env.extend(self.sandbox.variables(work.network));
-        Ok(Order {
-            program,
-            argv,
-            env,
-            cwd: work.cwd.to_owned(),
-            confinement,
-            input: Input::Nothing,
-            unconfined: false,
-            afterwards: None,
-            probe: None,
-        })
+        let setting = Setting { confinement, ..Setting::default() };
+        let cwd = work.cwd.to_owned();
+        let order = Order { program, argv, env, cwd, afterwards: None, looks_again: false };
+        Ok((setting, order))
     }
 
     fn has_bash(&self) -> bool {
@@ -99,16 +93,12 @@ impl Host for Local {
 }
 
 /// An order for a program of the operator's own, outside the sandbox.
-pub(super) fn unconfined(program: PathBuf, argv: Vec<String>, env: Vec<(String, String)>) -> Order {
-    Order {
-        program,
-        argv,
-        env,
-        cwd: PathBuf::from("/"),
-        confinement: Confinement::default(),
-        input: Input::Nothing,
-        unconfined: true,
-        afterwards: None,
-        probe: None,
-    }
+pub(super) fn unconfined(
+    program: PathBuf,
+    argv: Vec<String>,
+    env: Vec<(String, String)>,
+) -> (Setting, Order) {
+    let setting = Setting { unconfined: true, ..Setting::default() };
+    let cwd = PathBuf::from("/");
+    (setting, Order { program, argv, env, cwd, afterwards: None, looks_again: false })
 }

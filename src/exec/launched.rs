@@ -3,9 +3,10 @@
 use super::ExecError;
 use super::children::Known;
 use super::launcher::LAUNCHER_ARG;
-use super::order::{Input as OrderInput, Order, Report};
+use super::order::{Input as OrderInput, Order, Report, Setting};
 use super::pty::{self, Terminal};
 use super::streams::{self, Input, Output};
+use serde::Serialize;
 use std::fmt::Display;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -99,22 +100,26 @@ impl Ends {
     }
 }
 
-/// A launcher that waits for its order.
+/// A launcher that gets ready, and then waits for its order.
 pub struct Waiting {
     child: Known,
-    socket: UnixStream,
+    pub reports: Reports,
+    control: OwnedWriteHalf,
     output: Output,
     input: Option<Input>,
-    order_input: OrderInput,
 }
 
 impl Waiting {
-    pub fn start(launcher: &Path, wiring: Wiring) -> Result<Self, ExecError> {
+    pub async fn start(
+        launcher: &Path,
+        mut setting: Setting,
+        wiring: Wiring,
+    ) -> Result<Self, ExecError> {
         let ends = Ends::new(wiring).map_err(|error| failed(&"no streams", &error))?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()
             .map_err(|error| failed(&"no control socket", &error))?;
         ours.set_nonblocking(true).map_err(|error| failed(&"control socket", &error))?;
-        let order_input = match (&ends.stdin, wiring) {
+        setting.input = match (&ends.stdin, wiring) {
             (Some(fd), _) => OrderInput::Descriptor(inheritable(fd)?),
             (None, Wiring::Terminal(_)) => OrderInput::Terminal,
             (None, _) => OrderInput::Nothing,
@@ -135,24 +140,19 @@ impl Waiting {
         drop(ends.stdin);
         let socket =
             UnixStream::from_std(ours).map_err(|error| failed(&"control socket", &error))?;
-        Ok(Self { child, socket, output: ends.output, input: ends.input, order_input })
+        let (reader, mut control) = socket.into_split();
+        let reports = Reports { reader: BufReader::new(reader), line: Vec::new() };
+        send(&mut control, &setting).await?;
+        Ok(Self { child, reports, control, output: ends.output, input: ends.input })
     }
 
     /// Gives the order. A launcher that is gone does not take it.
-    pub async fn give(self, order: &mut Order) -> Result<Launched, ExecError> {
-        order.input = self.order_input;
-        let (reports, mut control) = self.socket.into_split();
-        let body = serde_json::to_vec(order).map_err(|error| failed(&"the order", &error))?;
-        let length = u32::try_from(body.len()).map_err(|error| failed(&"the order", &error))?;
-        let mut bytes = Vec::with_capacity(body.len() + 4);
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(&body);
-        let sent = control.write_all(&bytes).await;
-        sent.map_err(|error| failed(&"the launcher did not take its order", &error))?;
+    pub async fn give(mut self, order: &Order) -> Result<Launched, ExecError> {
+        send(&mut self.control, order).await?;
         Ok(Launched {
             child: self.child,
-            reports: Reports { reader: BufReader::new(reports), line: Vec::new() },
-            control: Control(control),
+            reports: self.reports,
+            control: Control(self.control),
             output: self.output,
             input: self.input,
         })
@@ -162,11 +162,22 @@ impl Waiting {
 impl Launched {
     pub async fn start(
         launcher: &Path,
-        order: &mut Order,
+        setting: Setting,
+        order: &Order,
         wiring: Wiring,
     ) -> Result<Self, ExecError> {
-        Waiting::start(launcher, wiring)?.give(order).await
+        Waiting::start(launcher, setting, wiring).await?.give(order).await
     }
+}
+
+/// One frame, as the launcher reads it.
+async fn send(control: &mut OwnedWriteHalf, frame: &impl Serialize) -> Result<(), ExecError> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, frame).map_err(|error| failed(&"the order", &error))?;
+    let length = u32::try_from(bytes.len() - 4).map_err(|error| failed(&"the order", &error))?;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    let sent = control.write_all(&bytes).await;
+    sent.map_err(|error| failed(&"the launcher did not take its order", &error))
 }
 
 /// Lets one descriptor through to the launcher; its number there is its number here.

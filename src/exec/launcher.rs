@@ -1,20 +1,24 @@
 //! The launcher: this binary started under a hidden subcommand, one per command.
 //!
-//! It is small and single-threaded until the command runs, so that the work between fork and exec may be
-//! ordinary code. It reads one Order from its standard input (a socket) and becomes the *keeper* of the
-//! command: it forks, confines the child, executes the command, and stays as the reaper of everything
-//! the command started. Orphans come back to it, and when the command ends, or the runner says so, or
-//! the runner is gone (the socket closes), it kills whatever is left before it goes itself.
+//! It is small and single-threaded until it has forked, so that the work between fork and exec may be
+//! ordinary code. It reads a Setting from its standard input (a socket) and becomes the *keeper* of the
+//! command to come: it forks a child that confines itself and waits. With the Order the child becomes the
+//! command, and the keeper stays as the reaper of everything that the command starts. Orphans come back
+//! to it, and when the command ends, or the runner says so, or the runner is gone (the socket closes), it
+//! kills whatever is left before it goes itself.
+//!
+//! The order may come long after the setting, and other commands may have run meanwhile. What was made
+//! ready is used only if it is what would be made now; otherwise the launcher says so and goes.
 //!
 //! With namespaces there are two: the launcher leaves the machine's namespaces, and its child, process
 //! 1 of the new ones, is the keeper. The kernel ends everything in there with it.
 
 use super::child::{self, check};
 use super::order::{
-    Afterwards, CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Finding, Input, MAX_ORDER, Order,
-    ProbeOrder, Report,
+    Afterwards, CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Input, Order, ProbeOrder, Report, Setting,
 };
-use super::sandbox;
+#[cfg(target_os = "linux")]
+use super::sandbox::{self, Confinement};
 use super::tree::{self, Status, Watched};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -43,35 +47,31 @@ pub fn launcher_main() -> u8 {
 fn serve(mut socket: UnixStream) -> io::Result<()> {
     // No folder of the machine is held by the launcher itself.
     std::env::set_current_dir("/")?;
-    let order = read_order(&mut socket)?;
+    let Some(setting) = read_frame(&mut socket)? else { return Ok(()) };
+    let setting: Setting = serde_json::from_slice(&setting)?;
     // The command must not inherit the socket: it is the runner's way to us.
     set_cloexec(socket.as_raw_fd())?;
     let signals = block_and_watch_children()?;
     #[cfg(target_os = "linux")]
-    if order.confinement.enabled && order.confinement.layers.namespaces {
-        return apart(socket, signals, &order);
+    if setting.confinement.enabled && setting.confinement.layers.namespaces {
+        return apart(socket, signals, &setting);
     }
     become_reaper()?;
-    keep(socket, &signals, &order)
+    keep(socket, &signals, &setting)
 }
 
 /// Keeps the command in namespaces of its own.
 #[cfg(target_os = "linux")]
-fn apart(mut socket: UnixStream, signals: OwnedFd, order: &Order) -> io::Result<()> {
-    let refused = |error: sandbox::LayerError| Report::Refused {
-        layer: error.layer.into(),
-        errno: error.errno,
-        cause: error.cause,
-    };
-    if let Err(error) = sandbox::enter(&order.confinement) {
-        return send(&mut socket, &refused(error));
+fn apart(mut socket: UnixStream, signals: OwnedFd, setting: &Setting) -> io::Result<()> {
+    if let Err(error) = sandbox::enter(&setting.confinement) {
+        return send(&mut socket, &error.into());
     }
     // SAFETY: one thread, so that the child may run ordinary code.
     let keeper = check(unsafe { libc::fork() })?;
     if keeper == 0 {
-        let done = match sandbox::arrange(&order.confinement) {
-            Ok(()) => keep(socket, &signals, order),
-            Err(error) => send(&mut socket, &refused(error)),
+        let done = match sandbox::arrange(&setting.confinement) {
+            Ok(()) => keep(socket, &signals, setting),
+            Err(error) => send(&mut socket, &error.into()),
         };
         // SAFETY: leaves without running the launcher's exit handlers.
         unsafe { libc::_exit(i32::from(done.is_err())) }
@@ -79,40 +79,47 @@ fn apart(mut socket: UnixStream, signals: OwnedFd, order: &Order) -> io::Result<
     // The keeper alone holds the socket: when it goes, the runner sees it close.
     drop(socket);
     drop(signals);
-    close_streams(order);
+    close_streams(setting.input);
     tree::reap_blocking(keeper);
     Ok(())
 }
 
-/// Starts the command and stays until nothing of it is left.
-fn keep(mut socket: UnixStream, signals: &OwnedFd, order: &Order) -> io::Result<()> {
+/// Gets a child ready, makes it the command, and stays until nothing of it is left.
+fn keep(mut socket: UnixStream, signals: &OwnedFd, setting: &Setting) -> io::Result<()> {
+    let confinement = &setting.confinement;
     #[cfg(target_os = "linux")]
     {
         sandbox::not_dumpable();
-        if order.confinement.enabled {
+        if confinement.enabled {
             // Nothing that follows needs a privilege.
             let _ = sandbox::drop_capabilities();
         }
-        if let Some(probe) = &order.probe {
-            let report = run_probe(order, probe)?;
+        if let Some(probe) = &setting.probe {
+            let report = run_probe(confinement, probe)?;
             return send(&mut socket, &report);
         }
     }
-    let started = match child::start(order)? {
-        Ok(started) => started,
+    let ready = match child::prepare(setting)? {
+        Ok(ready) => ready,
         Err(report) => return send(&mut socket, &report),
     };
-    close_streams(order);
-    let (pid, failure) = started.wait(order)?;
-    if let Some(report) = failure {
-        // SAFETY: our own child, not reaped yet.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-        tree::reap_blocking(pid);
-        return send(&mut socket, &report);
+    close_streams(setting.input);
+    let Some(frame) = read_frame(&mut socket)? else {
+        ready.give_up();
+        return Ok(());
+    };
+    let order: Order = serde_json::from_slice(&frame)?;
+    if order.looks_again && !ready.stands(setting) {
+        ready.give_up();
+        return send(&mut socket, &Report::Stale);
     }
+    let pid = match ready.become_command(&frame)? {
+        Ok(pid) => pid,
+        Err(report) => return send(&mut socket, &report),
+    };
     // A send that fails means that the runner is gone; the loop below sees the closed socket.
     let _ = send(&mut socket, &Report::Started { pid });
-    let (status, exceeded) = watch(&mut socket, signals, pid, &Watched::new(&order.confinement))?;
+    let (status, exceeded) = watch(&mut socket, signals, pid, &Watched::new(confinement))?;
     let (stragglers, left) = tree::end_tree();
     let ended_by_itself = matches!(status, Some((Some(_), _)));
     if let Some(afterwards) =
@@ -125,8 +132,8 @@ fn keep(mut socket: UnixStream, signals: &OwnedFd, order: &Order) -> io::Result<
 }
 
 /// The streams are the command's alone: whoever is at their other ends sees them close with it.
-fn close_streams(order: &Order) {
-    if let Input::Descriptor(fd) = order.input {
+fn close_streams(input: Input) {
+    if let Input::Descriptor(fd) = input {
         // SAFETY: the number was handed over to the launcher and is used nowhere else.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
@@ -142,16 +149,14 @@ fn close_streams(order: &Order) {
     }
 }
 
-fn read_order(socket: &mut UnixStream) -> io::Result<Order> {
+/// The next frame; `None` where the runner is gone or wants nothing more.
+fn read_frame(socket: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0u8; 4];
-    socket.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length) as usize;
-    if length > MAX_ORDER {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the order is too large"));
+    match socket.read_exact(&mut length) {
+        Ok(()) => child::read_body(socket, length).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
     }
-    let mut bytes = vec![0u8; length];
-    socket.read_exact(&mut bytes)?;
-    serde_json::from_slice(&bytes).map_err(io::Error::from)
 }
 
 fn send(socket: &mut UnixStream, report: &Report) -> io::Result<()> {
@@ -285,22 +290,22 @@ fn run_afterwards(afterwards: &Afterwards) {
 
 /// Confines a child as a command would be, and tries what must fail and what must work.
 #[cfg(target_os = "linux")]
-fn run_probe(order: &Order, probe: &ProbeOrder) -> io::Result<Report> {
+fn run_probe(confinement: &Confinement, probe: &ProbeOrder) -> io::Result<Report> {
+    let ready = match sandbox::Ready::new(confinement) {
+        Ok(ready) => ready,
+        Err(error) => return Ok(error.into()),
+    };
     let (read, write) = child::pipe()?;
-    let (listener, channel) = child::pair()?;
+    let (listener, channel) = UnixStream::pair()?;
     // SAFETY: one thread, so that the child may run ordinary code.
     let pid = check(unsafe { libc::fork() })?;
     if pid == 0 {
         // As a program is that was executed: the supervisor reads its addresses.
         // SAFETY: prctl with constant arguments.
         unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
-        let report = match probe_findings(order, probe, &channel) {
-            Ok(findings) => Report::Probed { findings },
-            Err(error) => Report::Refused {
-                layer: error.layer.into(),
-                errno: error.errno,
-                cause: error.cause,
-            },
+        let report = match ready.apply(confinement, &channel) {
+            Ok(()) => Report::Probed { findings: sandbox::probe_child(confinement, probe) },
+            Err(error) => error.into(),
         };
         let bytes = serde_json::to_vec(&report).unwrap_or_default();
         let _ = io::Write::write_all(&mut std::fs::File::from(write), &bytes);
@@ -309,27 +314,9 @@ fn run_probe(order: &Order, probe: &ProbeOrder) -> io::Result<Report> {
     }
     drop(write);
     drop(channel);
-    sandbox::Supervisor::start(&listener, &order.confinement)?;
+    ready.supervise(&listener, confinement)?;
     let mut bytes = Vec::new();
     std::fs::File::from(read).read_to_end(&mut bytes)?;
     tree::reap_blocking(pid);
     Ok(serde_json::from_slice(&bytes)?)
-}
-
-#[cfg(target_os = "linux")]
-fn probe_findings(
-    order: &Order,
-    probe: &ProbeOrder,
-    channel: &OwnedFd,
-) -> Result<Vec<Finding>, sandbox::LayerError> {
-    if let Some(listener) = sandbox::apply(&order.confinement)? {
-        sandbox::hand_over(channel.as_raw_fd(), &listener).map_err(|error| {
-            sandbox::LayerError {
-                layer: "seccomp",
-                errno: error.raw_os_error().unwrap_or(0),
-                cause: error.to_string(),
-            }
-        })?;
-    }
-    Ok(sandbox::probe_child(&order.confinement, probe))
 }

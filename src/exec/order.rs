@@ -1,8 +1,9 @@
 //! What the runner tells the launcher, and what the launcher answers.
 //!
-//! One Order in, length-prefixed JSON over the launcher's standard input (a socket); after it single
-//! control bytes. Reports come back as JSON lines over the same socket. The socket closing means that
-//! the runner is gone: the launcher then kills everything and goes too.
+//! Two frames in, length-prefixed JSON over the launcher's standard input (a socket): a Setting, with which
+//! it gets everything ready, and an Order, which says what to run there. After them single control bytes.
+//! Reports come back as JSON lines over the same socket. The socket closing means that the runner is
+//! gone: the launcher then kills everything and goes too.
 
 use super::sandbox::Confinement;
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,20 @@ pub const CONTROL_TERM: u8 = b'T';
 pub const CONTROL_INT: u8 = b'I';
 /// Make it end: SIGKILL to everything, then report.
 pub const CONTROL_KILL: u8 = b'K';
-/// An Order larger than this is refused; scripts have their own, smaller bound.
-pub const MAX_ORDER: usize = 16 * 1024 * 1024;
+/// A frame larger than this is refused; scripts have their own, smaller bound.
+pub const MAX_FRAME: usize = 16 * 1024 * 1024;
+
+/// What a command runs under. All of it can be put in force before the command is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    pub confinement: Confinement,
+    pub input: Input,
+    /// For the container engine's own client, which is the operator's program and reaches a socket
+    /// that no command may reach: no layer of the sandbox is put on it.
+    pub unconfined: bool,
+    /// Instead of running anything: confine a child, try what must fail, and report.
+    pub probe: Option<ProbeOrder>,
+}
 
 /// One command, ready to run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,18 +37,11 @@ pub struct Order {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
     pub cwd: PathBuf,
-    pub confinement: Confinement,
-    #[serde(default)]
-    pub input: Input,
-    /// For the container engine's own client, which is the operator's program and reaches a socket
-    /// that no command may reach: no layer of the sandbox is put on it.
-    #[serde(default)]
-    pub unconfined: bool,
     /// Runs once the tree has ended: takes away a container whose client was killed.
-    #[serde(default)]
     pub afterwards: Option<Afterwards>,
-    /// Instead of running anything: confine a child, try what must fail, and report.
-    pub probe: Option<ProbeOrder>,
+    /// The setting was given ahead of the order: whether it still is what a new one would be has to be
+    /// looked at first.
+    pub looks_again: bool,
 }
 
 /// What the command's standard input is.
@@ -62,7 +68,7 @@ pub struct Afterwards {
 }
 
 /// What a probe tries once it is confined.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeOrder {
     /// Writing here must fail.
     pub forbidden_file: PathBuf,
@@ -88,6 +94,8 @@ pub enum Report {
     Started { pid: i32 },
     /// A layer of the sandbox could not be put in force; nothing ran.
     Refused { layer: String, errno: i32, cause: String },
+    /// What was made ready is not what would be made now; nothing ran.
+    Stale,
     /// The program could not be executed; nothing ran.
     ExecFailed { errno: i32, cause: String },
     /// It ended, and everything it left behind has been ended too.
@@ -102,6 +110,13 @@ pub enum Report {
     },
     /// What a probe found: one entry per layer that was asked for.
     Probed { findings: Vec<Finding> },
+}
+
+#[cfg(target_os = "linux")]
+impl From<super::sandbox::LayerError> for Report {
+    fn from(error: super::sandbox::LayerError) -> Self {
+        Self::Refused { layer: error.layer.into(), errno: error.errno, cause: error.cause }
+    }
 }
 
 /// One thing a probe tried.

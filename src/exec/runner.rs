@@ -6,8 +6,8 @@ use super::host::{Host, Local, Work};
 use super::launched::{Launched, Waiting, Wiring};
 use super::live::{Bounds, End, LAUNCHER_GRACE, Live};
 use super::log::{LogEnd, OutputLogs};
-use super::order::{Finding, Input, Order, ProbeOrder, Report};
-use super::sandbox::{Confinement, Sandbox};
+use super::order::{Finding, Order, ProbeOrder, Report, Setting};
+use super::sandbox::{Confinement, Identity, Sandbox};
 use super::{CleanPath, ExecError};
 use crate::policy::ExecPermit;
 use std::path::PathBuf;
@@ -30,7 +30,15 @@ pub struct Executor {
     host: Arc<dyn Host>,
     logs: Option<Arc<dyn OutputLogs>>,
     /// A launcher for the next command, started ahead so that none waits for it.
-    ready: Mutex<Option<Waiting>>,
+    ready: Mutex<Option<Ahead>>,
+}
+
+/// A launcher that got ready for a command like the one before.
+struct Ahead {
+    waiting: Waiting,
+    setting: Setting,
+    /// What it brought along into a /tmp of the command's own, where only we can look at it again.
+    brought: Vec<Option<Identity>>,
 }
 
 /// Bounds of one command.
@@ -125,19 +133,42 @@ impl Executor {
         self.start(permit, Wiring::Closed, limits).await?.finished(cancel).await
     }
 
-    /// A launcher with its order: the one that waits for the next command, or a new one.
-    async fn launch(&self, order: &mut Order, wiring: Wiring) -> Result<Launched, ExecError> {
-        let ready = if wiring == Wiring::Closed { self.ready().take() } else { None };
-        if let Some(ready) = ready
-            && let Ok(launched) = ready.give(order).await
-        {
-            return Ok(launched);
+    /// A launcher at work on an order, and its first report: the one that got ready for it, or a new one.
+    async fn launch(
+        &self,
+        setting: &Setting,
+        order: &mut Order,
+        wiring: Wiring,
+    ) -> Result<(Launched, Option<Report>), ExecError> {
+        let ahead = if wiring == Wiring::Closed { self.ready().take() } else { None };
+        if let Some(ahead) = ahead.filter(|ahead| ahead.fits(setting)) {
+            order.looks_again = true;
+            // One that took no order has run nothing, nor has one that says so. One that took it and is
+            // gone without a word may have.
+            if let Ok(mut launched) = ahead.waiting.give(order).await {
+                match launched.reports.next().await {
+                    Some(Report::Stale | Report::Refused { .. }) => {}
+                    report => return Ok((launched, report)),
+                }
+            }
+            order.looks_again = false;
         }
-        Launched::start(&self.config.launcher, order, wiring).await
+        let launcher = &self.config.launcher;
+        let mut launched = Launched::start(launcher, setting.clone(), order, wiring).await?;
+        let report = launched.reports.next().await;
+        Ok((launched, report))
     }
 
-    fn ready(&self) -> MutexGuard<'_, Option<Waiting>> {
+    fn ready(&self) -> MutexGuard<'_, Option<Ahead>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While a command works, a launcher gets ready for the next one, which most often is to run under
+    /// the same.
+    async fn get_ready(&self, setting: Setting) {
+        let brought = setting.confinement.brought();
+        let waiting = Waiting::start(&self.config.launcher, setting.clone(), Wiring::Closed).await;
+        *self.ready() = waiting.ok().map(|waiting| Ahead { waiting, setting, brought });
     }
 
     /// Starts one permitted command and leaves it running.
@@ -148,7 +179,7 @@ impl Executor {
         limits: RunLimits,
     ) -> Result<Live, ExecError> {
         let attributes = permit.attributes();
-        let mut order = self.host.order(Work {
+        let (setting, mut order) = self.host.order(Work {
             command: permit.command(),
             cwd: permit.cwd(),
             env: self.config.environment.for_command(&attributes.env),
@@ -156,14 +187,13 @@ impl Executor {
             wiring,
         })?;
         let timeout = attributes.timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
-        let mut launched = self.launch(&mut order, wiring).await?;
-        match launched.reports.next().await {
+        let (launched, report) = self.launch(&setting, &mut order, wiring).await?;
+        match report {
             Some(Report::Started { .. }) => {}
             Some(report) => return Err(refusal(report)),
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
-        // While the command works, the next one's launcher gets ready.
-        *self.ready() = Waiting::start(&self.config.launcher, Wiring::Closed).ok();
+        self.get_ready(setting).await;
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
         Ok(Live::attend(launched, Bounds { timeout, output: limits.output }, log))
     }
@@ -175,25 +205,23 @@ impl Executor {
         confinement: Confinement,
         probe: ProbeOrder,
     ) -> Result<Vec<Finding>, ExecError> {
-        let mut order = Order {
-            program: PathBuf::new(),
-            argv: Vec::new(),
-            env: Vec::new(),
-            cwd: PathBuf::from("/"),
-            confinement,
-            input: Input::Nothing,
-            unconfined: false,
-            afterwards: None,
-            probe: Some(probe),
-        };
-        let mut launched = Launched::start(launcher, &mut order, Wiring::Closed).await?;
-        let report = tokio::time::timeout(LAUNCHER_GRACE, launched.reports.next()).await;
+        let setting = Setting { confinement, probe: Some(probe), ..Setting::default() };
+        let mut waiting = Waiting::start(launcher, setting, Wiring::Closed).await?;
+        let report = tokio::time::timeout(LAUNCHER_GRACE, waiting.reports.next()).await;
         match report {
             Ok(Some(Report::Probed { findings })) => Ok(findings),
             Ok(Some(refused @ Report::Refused { .. })) => Err(refusal(refused)),
             Ok(other) => Err(ExecError::Launcher(format!("no findings from the probe: {other:?}"))),
             Err(_) => Err(ExecError::Launcher("the probe did not answer in time".into())),
         }
+    }
+}
+
+impl Ahead {
+    /// Whether it is what a command under this setting would be given now, as far as that can be seen
+    /// from here. The launcher looks at the rest.
+    fn fits(&self, setting: &Setting) -> bool {
+        self.setting == *setting && self.brought == setting.confinement.brought()
     }
 }
 

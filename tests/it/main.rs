@@ -1,5 +1,6 @@
 //! One binary for all tests that need real parts: processes, files, sockets, git.
 
+mod ahead;
 mod apply;
 mod capture;
 mod cases;

@@ -51,7 +51,7 @@ fn grade(done: &Done<'_>, clause: &str) -> Value {
 }
 
 /// Whether namespaces can be had on this machine; says so where not.
-fn has_namespaces() -> bool {
+pub fn has_namespaces() -> bool {
     let probe = std::process::Command::new("unshare")
         .args([
             "--user",

@@ -20,6 +20,8 @@ mod plan;
 mod privileges;
 #[cfg(target_os = "linux")]
 mod probe;
+#[cfg(target_os = "linux")]
+mod ready;
 #[cfg(any(target_os = "macos", test))]
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
@@ -34,9 +36,9 @@ pub use privileges::{drop_capabilities, not_dumpable};
 #[cfg(target_os = "linux")]
 pub use probe::{blind_socket, probe_child};
 #[cfg(target_os = "linux")]
-pub use rights::abi as landlock_abi;
+pub use ready::Ready;
 #[cfg(target_os = "linux")]
-pub use supervise::{Supervisor, hand_over};
+pub use rights::abi as landlock_abi;
 
 use super::proxy::HostsProxy;
 use crate::policy::Network;
@@ -57,6 +59,28 @@ pub struct Confinement {
     pub wall: Wall,
     pub mounts: Mounts,
     pub limits: Limits,
+}
+
+/// Which file a path leads to: its device and its number there.
+pub type Identity = (u64, u64);
+
+impl Confinement {
+    /// What the policy grants, or a command needs to see, below the /tmp that it does not get, as it is
+    /// now. It is brought along when a command's own /tmp is arranged, and can't be looked at from in
+    /// there any more.
+    pub fn brought(&self) -> Vec<Option<Identity>> {
+        if !self.layers.namespaces || self.mounts.tmp.is_none() {
+            return Vec::new();
+        }
+        let places = self.read.iter().chain(&self.write).chain(&self.mounts.seen);
+        let places = places.filter(|path| path.starts_with("/tmp"));
+        places.map(|path| identity(&std::fs::metadata(path).ok()?)).collect()
+    }
+}
+
+fn identity(meta: &std::fs::Metadata) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    Some((meta.dev(), meta.ino()))
 }
 
 /// The layers that are to be in force.
@@ -154,25 +178,6 @@ pub struct LayerError {
 fn failed(layer: &'static str, cause: impl ToString) -> LayerError {
     let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
     LayerError { layer, errno, cause: cause.to_string() }
-}
-
-/// Confines the calling process for good. Any layer that fails is an error: there is no less. What
-/// comes back is the supervisor's end, where system calls are to be judged by it.
-///
-/// Order matters: no_new_privs first (the rest needs it), then the file rules, then the capabilities,
-/// and the system call filter last, because it refuses what the others still need.
-#[cfg(target_os = "linux")]
-pub fn apply(confinement: &Confinement) -> Result<Option<std::os::fd::OwnedFd>, LayerError> {
-    privileges::no_new_privs()?;
-    if !confinement.enabled {
-        return Ok(None);
-    }
-    privileges::limit(&confinement.limits)?;
-    if confinement.layers.landlock {
-        rights::restrict(confinement)?;
-    }
-    privileges::drop_capabilities()?;
-    if confinement.layers.seccomp { filter::install(confinement).map(Some) } else { Ok(None) }
 }
 
 /// The sandbox of one run.

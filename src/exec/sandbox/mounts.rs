@@ -9,8 +9,8 @@
 //! descriptor: a place that an earlier command swapped for a link is not followed.
 
 use super::namespaces::LAYER;
-use super::{Confinement, LayerError};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use super::{Confinement, LayerError, Mounts};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -65,6 +65,29 @@ pub fn arrange(confinement: &Confinement) -> Result<(), LayerError> {
         own_tmp(tmp, confinement)?;
     }
     mount_fresh("proc", "/proc", "")
+}
+
+/// Whether every place is covered by what [`arrange`] would cover it with now.
+pub fn stand(confinement: &Confinement) -> bool {
+    let Mounts { read_only, held, hidden, .. } = &confinement.mounts;
+    let is_there =
+        |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_symlink());
+    writable_places(&confinement.write).iter().all(|path| is_mounted(path))
+        && held.iter().filter(|path| path.is_dir()).all(|path| is_mounted(path))
+        && read_only.iter().filter(is_there).all(|path| is_mounted(path) && is_read_only(path))
+        && hidden.iter().filter(is_there).all(|path| is_mounted(path))
+}
+
+/// Whether something is mounted at this very path. A kernel that can't tell (before 5.8) says no.
+fn is_mounted(path: &Path) -> bool {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+fn is_read_only(path: &Path) -> bool {
+    let found = rustix::fs::statvfs(path);
+    found.is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 /// The places that are mounted writable, outer ones first. Devices need none: a read-only mount does not

@@ -1,10 +1,12 @@
 //! Landlock: the folders and files a command may touch, the TCP ports, and who it may signal.
 
+use super::ready::Place;
 use super::{Confinement, LayerError, Wall, failed};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
+use std::os::fd::AsFd;
 use std::path::Path;
 
 const LAYER: &str = "landlock";
@@ -37,7 +39,8 @@ fn abi_of(version: i32) -> Option<ABI> {
     })
 }
 
-pub fn restrict(confinement: &Confinement) -> Result<(), LayerError> {
+/// The rules, ready to be put in force.
+pub fn rules(confinement: &Confinement, places: &[Place]) -> Result<RulesetCreated, LayerError> {
     let abi = abi_of(abi())
         .ok_or_else(|| failed(LAYER, "this kernel offers no Landlock (5.13 or newer has it)"))?;
     let mut ruleset = Ruleset::default()
@@ -54,26 +57,28 @@ pub fn restrict(confinement: &Confinement) -> Result<(), LayerError> {
             .map_err(|error| failed(LAYER, error))?;
     }
     let mut created = ruleset.create().map_err(|error| failed(LAYER, error))?;
-    for path in &confinement.read {
-        created = allow(created, path, abi, AccessFs::from_read(abi))?;
+    if let Ok(fd) = PathFd::new("/dev") {
+        created = allow(created, Path::new("/dev"), fd, AccessFs::ReadDir.into())?;
     }
-    created = allow(created, Path::new("/dev"), abi, AccessFs::ReadDir.into())?;
-    let private = if confinement.layers.namespaces { PRIVATE } else { &[] };
-    let own_tmp = confinement.mounts.tmp.is_some();
-    let private = private.iter().filter(|path| **path != "/tmp" || own_tmp).map(Path::new);
-    for path in confinement.write.iter().map(AsRef::as_ref).chain(private) {
-        created = allow(created, path, abi, AccessFs::from_all(abi))?;
+    for place in places {
+        // One that does not exist grants nothing, which is what leaving it out means.
+        let Some((fd, is_folder)) = place.open() else { continue };
+        let all = if place.writable { AccessFs::from_all(abi) } else { AccessFs::from_read(abi) };
+        let access = if is_folder { all } else { all & AccessFs::from_file(abi) };
+        created = allow(created, place.path(), fd, access)?;
     }
-    let status = created.restrict_self().map_err(|error| failed(LAYER, error))?;
+    Ok(created)
+}
+
+/// Puts the rules in force for the calling process.
+pub fn restrict(rules: RulesetCreated) -> Result<(), LayerError> {
+    let status = rules.restrict_self().map_err(|error| failed(LAYER, error))?;
     if status.ruleset == RulesetStatus::FullyEnforced {
         Ok(())
     } else {
         Err(failed(LAYER, "the kernel enforces less than was asked for"))
     }
 }
-
-/// Places that are the command's own where the namespaces are in force.
-pub const PRIVATE: &[&str] = &["/tmp", "/dev/shm"];
 
 /// The TCP operations that are refused whatever the port. Ports alone never decide: a connection that
 /// is allowed is made by the supervisor, which is outside of this rule.
@@ -86,15 +91,12 @@ fn refused_tcp(confinement: &Confinement) -> landlock::BitFlags<AccessNet> {
     }
 }
 
-/// Adds one path. One that does not exist grants nothing, which is what leaving it out means.
 fn allow(
     created: RulesetCreated,
     path: &Path,
-    abi: ABI,
-    all: landlock::BitFlags<AccessFs>,
+    fd: impl AsFd,
+    access: landlock::BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, LayerError> {
-    let Ok(fd) = PathFd::new(path) else { return Ok(created) };
-    let access = if path.is_dir() { all } else { all & AccessFs::from_file(abi) };
     created
         .add_rule(PathBeneath::new(fd, access))
         .map_err(|error| failed(LAYER, format!("{}: {error}", path.display())))

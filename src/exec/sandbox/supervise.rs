@@ -16,12 +16,11 @@
 //! to the loopback device. Only CAP_NET_RAW could untie them. So they reach no other interface and are
 //! reached from none, whatever is done to them: bind, listen and accept need no judging.
 
-use super::rights::PRIVATE;
 use super::{Confinement, Wall};
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,19 +68,18 @@ const ADD_FD: libc::c_ulong = 0x4018_2103;
 const SET_FD: u32 = 1;
 
 /// Hands the listener from the confined child to the launcher.
-pub fn hand_over(channel: RawFd, listener: &OwnedFd) -> io::Result<()> {
-    let fd = [listener.as_raw_fd()];
-    let fds = [rustix_fd(fd[0])];
+pub fn hand_over(channel: BorrowedFd<'_>, listener: &OwnedFd) -> io::Result<()> {
+    let fds = [listener.as_fd()];
     let mut space = [0u8; 64];
     let mut control = rustix::net::SendAncillaryBuffer::new(as_uninit(&mut space));
     control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds));
     let flags = rustix::net::SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(rustix_fd(channel), &[IoSlice::new(b"l")], &mut control, flags)?;
+    rustix::net::sendmsg(channel, &[IoSlice::new(b"l")], &mut control, flags)?;
     Ok(())
 }
 
 /// Takes the listener; `None` where the other side closed without one.
-pub fn take_over(channel: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+fn take_over(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let mut space = [0u8; 64];
     let mut control = rustix::net::RecvAncillaryBuffer::new(as_uninit(&mut space));
     let mut byte = [0u8; 1];
@@ -98,11 +96,6 @@ pub fn take_over(channel: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 fn as_uninit(space: &mut [u8]) -> &mut [std::mem::MaybeUninit<u8>] {
     // SAFETY: initialised bytes are valid as possibly uninitialised ones, and only bytes are written.
     unsafe { std::slice::from_raw_parts_mut(space.as_mut_ptr().cast(), space.len()) }
-}
-
-fn rustix_fd<'a>(fd: RawFd) -> rustix::fd::BorrowedFd<'a> {
-    // SAFETY: callers pass descriptors that stay open for the call.
-    unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }
 }
 
 /// What the supervisor judges by.
@@ -122,20 +115,13 @@ pub struct Supervisor {
 impl Supervisor {
     /// Takes the listener from the confined child and starts to judge, in a thread of its own that ends
     /// with the last process of the command.
-    pub fn start(channel: &OwnedFd, confinement: &Confinement) -> io::Result<()> {
+    pub fn start(
+        channel: BorrowedFd<'_>,
+        confinement: &Confinement,
+        roots: Vec<(PathBuf, bool)>,
+    ) -> io::Result<()> {
         let Some(listener) = take_over(channel)? else { return Ok(()) };
         let namespaces = confinement.layers.namespaces;
-        let resolved = |list: &[PathBuf], writable: bool| -> Vec<(PathBuf, bool)> {
-            let found = list.iter().filter_map(|root| root.canonicalize().ok());
-            found.filter(|root| !root.starts_with("/dev")).map(|root| (root, writable)).collect()
-        };
-        let mut roots = resolved(&confinement.read, false);
-        roots.extend(resolved(&confinement.write, true));
-        if namespaces {
-            let own_tmp = confinement.mounts.tmp.is_some();
-            let private = PRIVATE.iter().filter(|path| **path != "/tmp" || own_tmp);
-            roots.extend(private.map(|path| (PathBuf::from(path), true)));
-        }
         let own_network = namespaces && confinement.wall == Wall::Loopback;
         let supervisor = Arc::new(Self {
             listener,

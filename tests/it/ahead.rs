@@ -1,0 +1,157 @@
+//! A launcher gets ready for the next command while others run: what they change meanwhile must not find
+//! a way through it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use turnkey::exec::sandbox::{Layers, Plan, PlanInput, Sandbox, Walls};
+use turnkey::exec::{
+    CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, ProcessEnd, RunLimits,
+};
+use turnkey::policy::{Attributes, ExecPermit, Network};
+
+struct Place {
+    dir: tempfile::TempDir,
+    executor: Executor,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Place {
+    /// A workspace with a folder `open`, a file `single` that may be written, and `open/kept`, which is
+    /// protected, whether or not it is there.
+    fn new(layers: Layers, in_tmp: bool) -> Self {
+        let base = if in_tmp { "/tmp" } else { env!("CARGO_TARGET_TMPDIR") };
+        let dir = tempfile::tempdir_in(base).unwrap();
+        for name in ["work/open", "scratch/home", "scratch/tmp"] {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        std::fs::write(dir.path().join("work/single"), "one\n").unwrap();
+        let scratch = dir.path().join("scratch");
+        let work = dir.path().join("work");
+        let path = CleanPath::new(Some("/usr/local/bin:/usr/bin:/bin"), &|_| false);
+        let input = PlanInput {
+            write: vec![work.join("open"), work.join("single")],
+            // Each file for itself: what is brought along into a /tmp of the command's own.
+            read: if in_tmp { vec![work.join("single")] } else { vec![work.clone()] },
+            scratch: scratch.clone(),
+            programs: path.folders().to_vec(),
+            protected_inside: vec![work.join("open/kept")],
+            ..PlanInput::default()
+        };
+        let sandbox: Arc<dyn Sandbox> =
+            Arc::new(Walls::new(Plan::new(input), layers, Vec::new(), Vec::new()));
+        let environment =
+            Environment::new(EnvironmentInput { scratch, ..EnvironmentInput::default() }, &path);
+        let launcher = PathBuf::from(env!("CARGO_BIN_EXE_turnkey"));
+        let config = ExecutorConfig { launcher, sandbox, environment, path };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { dir, executor: Executor::new(config), runtime }
+    }
+
+    fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// Runs a script and gives its exit code and output; the next launcher is ready when it returns.
+    fn run(&self, script: &str) -> (i32, String) {
+        let permit = ExecPermit::operator(
+            "test",
+            script,
+            self.work(),
+            Attributes { network: Network::None, ..Attributes::default() },
+        );
+        let limits = RunLimits { timeout: Duration::from_secs(20), output: 64 * 1024 };
+        let cancel = CancellationToken::new();
+        let done = self.runtime.block_on(self.executor.run(permit, limits, &cancel)).unwrap();
+        // As while a model is asked.
+        std::thread::sleep(Duration::from_millis(200));
+        match done.end {
+            ProcessEnd::Exited(code) => (code, done.output.text),
+            end => panic!("{end:?}: {}", done.output.text),
+        }
+    }
+
+    fn holds(&self, script: &str) -> String {
+        let (code, text) = self.run(script);
+        assert_eq!(code, 0, "{script}: {text}");
+        text
+    }
+}
+
+/// The layer sets of this machine. The floor always; a machine without namespaces says so.
+fn each_layer_set(check: impl Fn(Layers)) {
+    check(Layers::FLOOR);
+    if crate::sandbox::has_namespaces() {
+        check(Layers::ALL);
+    }
+}
+
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+#[test]
+fn the_launcher_that_got_ready_is_the_one_that_is_used() {
+    let place = Place::new(Layers::FLOOR, false);
+    place.holds("true");
+    let ready: Vec<String> = children();
+    let used = place.holds("echo $PPID");
+    assert!(ready.iter().any(|pid| *pid == used.trim()), "{used} is none of {ready:?}");
+    // After a change that matters it is another one.
+    let ready: Vec<String> = children();
+    replace(&place.work().join("single"), "two\n");
+    let used = place.holds("echo $PPID");
+    assert!(ready.iter().all(|pid| *pid != used.trim()), "{used} is one of {ready:?}");
+}
+
+/// The children of this thread, on which the commands are started.
+fn children() -> Vec<String> {
+    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap();
+    list.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_file_or_folder_that_was_replaced_meanwhile_is_the_new_one_for_the_next_command() {
+    each_layer_set(|layers| {
+        for in_tmp in [false, true] {
+            let place = Place::new(layers, in_tmp);
+            place.holds("cat single && echo a >>single");
+            replace(&place.work().join("single"), "two\n");
+            assert_eq!(place.holds("cat single && echo b >>single"), "two\n");
+            let text = std::fs::read_to_string(place.work().join("single")).unwrap();
+            assert_eq!(text, "two\nb\n", "{layers:?}");
+            let (open, old) = (place.work().join("open"), place.dir.path().join("old"));
+            std::fs::rename(&open, &old).unwrap();
+            std::fs::create_dir(&open).unwrap();
+            place.holds("echo c >open/new");
+            assert!(open.join("new").exists(), "{layers:?}");
+            let (code, text) = place.run("echo d >../old/new");
+            assert_ne!(code, 0, "{layers:?}: what was moved away is not writable any more: {text}");
+        }
+    });
+}
+
+#[test]
+fn what_is_protected_and_came_meanwhile_is_read_only_for_the_next_command() {
+    if !crate::sandbox::has_namespaces() {
+        return;
+    }
+    let place = Place::new(Layers::ALL, false);
+    let kept = place.work().join("open/kept");
+    place.holds("true");
+    std::fs::write(&kept, "mine\n").unwrap();
+    let (code, text) = place.run("echo yours >open/kept");
+    assert_ne!(code, 0, "{text}");
+    // Replaced, and hidden behind a second name of the same file.
+    std::fs::rename(&kept, place.work().join("open/moved")).unwrap();
+    std::fs::hard_link(place.work().join("open/moved"), &kept).unwrap();
+    let (code, text) = place.run("echo yours >open/kept");
+    assert_ne!(code, 0, "{text}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine\n");
+    // Gone: as a new launcher would have it, nothing is there to be covered.
+    std::fs::remove_file(&kept).unwrap();
+    place.holds("echo mine >open/kept");
+}
