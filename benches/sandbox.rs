@@ -13,7 +13,8 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use turnkey::exec::sandbox::{Layers, NoSandbox, Plan, PlanInput, Sandbox, Walls};
 use turnkey::exec::{
-    CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, ProcessEnd, RunLimits,
+    CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers, ProcessEnd,
+    RunLimits,
 };
 use turnkey::policy::{Attributes, ExecPermit, Network};
 
@@ -52,8 +53,8 @@ impl Place {
         };
         let environment =
             Environment::new(EnvironmentInput { scratch, ..EnvironmentInput::default() }, &path);
-        let launcher = PathBuf::from(env!("CARGO_BIN_EXE_turnkey"));
-        let config = ExecutorConfig { launcher, sandbox, environment, path };
+        let launchers = Launchers::new(PathBuf::from(env!("CARGO_BIN_EXE_turnkey")));
+        let config = ExecutorConfig { launchers, sandbox, environment, path };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { dir, executor: Executor::new(config), runtime }
     }

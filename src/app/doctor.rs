@@ -15,7 +15,7 @@ pub async fn look(policy: Option<PathBuf>, workspace: PathBuf) -> Result<Examina
         home: env::home(),
         path: env::path(),
         bases: exec_input::bases(),
-        launcher: exec_input::launcher(),
+        launchers: exec_input::launchers(),
         ci_command_files: env::ci_command_files(),
     })
     .await

@@ -3,7 +3,7 @@
 
 use super::env;
 use crate::cli::ExecArgs;
-use crate::job::{self, Going, RunInput};
+use crate::job::{self, Going, Launchers, RunInput};
 use crate::model::{Endpoint, ModelConfig, Secret, Timeouts};
 use crate::protocol::{Outcome, State};
 use crate::spec::{
@@ -121,7 +121,7 @@ fn input(settings: Settings, task: String, started: Instant) -> Result<RunInput,
         model_instead: None,
         ci_command_files: env::ci_command_files(),
         lookup: Box::new(env::get),
-        launcher: launcher(),
+        launchers: launchers(),
         settings,
         task,
         untrusted_data,
@@ -131,12 +131,10 @@ fn input(settings: Settings, task: String, started: Instant) -> Result<RunInput,
 }
 
 /// This very file, even where it was replaced or removed since we started.
-pub fn launcher() -> PathBuf {
-    let own = Path::new("/proc/self/exe");
-    if own.exists() {
-        return own.to_owned();
-    }
-    std::env::current_exe().unwrap_or_else(|_| PathBuf::from("turnkey"))
+pub fn launchers() -> Launchers {
+    let own = PathBuf::from("/proc/self/exe");
+    let found = || std::env::current_exe().unwrap_or_else(|_| PathBuf::from("turnkey"));
+    Launchers::new(if own.exists() { own } else { found() })
 }
 
 fn user_id() -> u32 {

@@ -7,7 +7,7 @@ use super::tree;
 use std::ffi::CString;
 use std::fmt::Display;
 use std::io::{self, Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 
@@ -37,7 +37,10 @@ pub(super) struct Ready {
 }
 
 /// Forks; the child confines itself, and then waits.
-pub(super) fn prepare(setting: &Setting) -> io::Result<Result<Ready, Report>> {
+pub(super) fn prepare(
+    setting: &Setting,
+    stdin: Option<&OwnedFd>,
+) -> io::Result<Result<Ready, Report>> {
     #[cfg(target_os = "linux")]
     let sandbox = match (!setting.unconfined).then(|| sandbox::Ready::new(&setting.confinement)) {
         Some(Err(error)) => return Ok(Err(error.into())),
@@ -57,7 +60,7 @@ pub(super) fn prepare(setting: &Setting) -> io::Result<Result<Ready, Report>> {
             }
             Ok(())
         };
-        if let Some(report) = child(setting.input, &theirs, confine) {
+        if let Some(report) = child((setting.input, stdin), &theirs, confine) {
             let bytes = serde_json::to_vec(&report).unwrap_or_default();
             let _ = io::Write::write_all(&mut std::fs::File::from(write), &bytes);
         }
@@ -160,7 +163,7 @@ fn exec_words(order: &Order) -> Option<ExecWords> {
 
 /// The child's way to exec. It returns only on failure, with the report to send, or where no order came.
 fn child(
-    input: Input,
+    input: (Input, Option<&OwnedFd>),
     mut channel: &UnixStream,
     confine: impl FnOnce() -> Result<(), Report>,
 ) -> Option<Report> {
@@ -196,7 +199,7 @@ fn failed(what: &dyn Display, error: &io::Error) -> Report {
 }
 
 /// A session, streams and signals of its own.
-fn settle(input: Input) -> Result<(), Report> {
+fn settle((input, stdin): (Input, Option<&OwnedFd>)) -> Result<(), Report> {
     // SAFETY: a child with one thread; every call takes constants or valid pointers.
     unsafe {
         // Its own session: no controlling terminal, and a process group to signal.
@@ -204,7 +207,7 @@ fn settle(input: Input) -> Result<(), Report> {
         // Goes with the launcher even where the launcher is killed.
         #[cfg(target_os = "linux")]
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        if let Err(what) = connect_input(input) {
+        if let Err(what) = connect_input(input, stdin) {
             return Err(failed(&what, &io::Error::last_os_error()));
         }
         reset_signals();
@@ -218,7 +221,7 @@ fn settle(input: Input) -> Result<(), Report> {
 ///
 /// # Safety
 /// Only between fork and exec, in a session of its own.
-unsafe fn connect_input(input: Input) -> Result<(), &'static str> {
+unsafe fn connect_input(input: Input, stdin: Option<&OwnedFd>) -> Result<(), &'static str> {
     // SAFETY: plain calls on descriptors of this process.
     unsafe {
         match input {
@@ -228,8 +231,8 @@ unsafe fn connect_input(input: Input) -> Result<(), &'static str> {
                     return Err("/dev/null");
                 }
             }
-            Input::Descriptor(fd) => {
-                if libc::dup2(fd, 0) < 0 {
+            Input::Pipe => {
+                if stdin.is_none_or(|stdin| libc::dup2(stdin.as_raw_fd(), 0) < 0) {
                     return Err("standard input");
                 }
             }

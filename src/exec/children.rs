@@ -1,7 +1,7 @@
 //! The runner's own children, and those that became its children without being started by it.
 //!
-//! A launcher ends its whole tree before it goes. Should a launcher itself be killed, what it left
-//! comes to the runner, which is a subreaper: it is ended here. As PID 1 of a container the runner also
+//! A launcher ends its whole tree before it goes, and the starter ends what a killed one left. Should the
+//! starter itself be killed, its launchers come to the runner, which is a subreaper: they are ended here. As PID 1 of a container the runner also
 //! inherits whatever else in there lost its parent; such strangers are reaped and otherwise left alone.
 //!
 //! The runtime waits for the children that it knows by their process ids. Strangers are waited for by
@@ -18,28 +18,11 @@ fn known() -> MutexGuard<'static, BTreeSet<u32>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child that the runtime waits for. One that is dropped while it lives keeps its entry, because the
-/// runtime goes on waiting for it; the entry goes with the first look after its end.
-pub struct Known {
-    child: Child,
-    pid: Option<u32>,
-}
-
-impl Known {
-    pub fn new(child: Child) -> Self {
-        let pid = child.id();
-        known().extend(pid);
-        Self { child, pid }
-    }
-
-    /// Until it has ended.
-    pub async fn wait(&mut self) {
-        if self.child.wait().await.is_ok()
-            && let Some(pid) = self.pid.take()
-        {
-            known().remove(&pid);
-        }
-    }
+/// Leaves a child to the runtime, which reaps it when it ends. Its entry goes with the first look after
+/// that.
+pub fn leave_to_runtime(child: Child) {
+    known().extend(child.id());
+    drop(child);
 }
 
 /// Takes in orphans for as long as the runtime lives. Call once, inside the runtime.
@@ -69,7 +52,7 @@ mod linux {
     use std::fs;
 
     /// Reaps strangers that have ended and, unless this is PID 1, ends those that live: they can only
-    /// come from a launcher that was killed.
+    /// come from a starter that was killed.
     pub fn take_in(before: &BTreeSet<u32>) {
         let children: BTreeSet<u32> = children().into_iter().collect();
         let mut known = known();

@@ -477,6 +477,7 @@ impl Sandbox for ContainerWalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::Launchers;
 
     fn config(place: Place, workspace: &Path) -> ContainerConfig {
         ContainerConfig {
@@ -484,7 +485,7 @@ mod tests {
                 runtime: Runtime::Docker,
                 client: "/usr/bin/docker".into(),
                 env: vec![("HOME".into(), "/home/op".into())],
-                launcher: "/turnkey".into(),
+                launchers: Launchers::new("/turnkey".into()),
             },
             place,
             run: "r1".into(),

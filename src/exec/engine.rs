@@ -6,6 +6,7 @@
 use super::ExecError;
 use super::host::unconfined;
 use super::launched::{Launched, Wiring};
+use super::launchers::Launchers;
 use super::live::{Bounds, Live};
 use super::order::Report;
 use super::runner::ProcessEnd;
@@ -63,8 +64,7 @@ pub struct Engine {
     pub runtime: Runtime,
     pub client: PathBuf,
     pub env: Vec<(String, String)>,
-    /// This binary, which is also the launcher.
-    pub launcher: PathBuf,
+    pub launchers: Launchers,
 }
 
 /// What a call of the client came to.
@@ -96,7 +96,8 @@ impl Engine {
     pub async fn call(&self, words: &[&str], timeout: Duration) -> Result<Answer, ExecError> {
         let argv = [self.runtime.program()].iter().chain(words).map(|w| (*w).to_owned()).collect();
         let (setting, order) = unconfined(self.client.clone(), argv, self.env.clone());
-        let mut launched = Launched::start(&self.launcher, setting, &order, Wiring::Closed).await?;
+        let mut launched =
+            Launched::start(&self.launchers, setting, &order, Wiring::Closed).await?;
         match launched.reports.next().await {
             Some(Report::Started { .. }) => {}
             other => {

@@ -1,16 +1,13 @@
 //! A launcher at work: started with its order, listened to, and told when to end.
 
 use super::ExecError;
-use super::children::Known;
-use super::launcher::LAUNCHER_ARG;
+use super::launchers::{Given, Gone, Launchers};
 use super::order::{Input as OrderInput, Order, Report, Setting};
 use super::pty::{self, Terminal};
 use super::streams::{self, Input, Output};
 use serde::Serialize;
 use std::fmt::Display;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
-use std::process::Stdio;
+use std::os::fd::OwnedFd;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -29,7 +26,7 @@ pub enum Wiring {
 
 /// One command's launcher. The parts are apart so that several of them can be waited for at once.
 pub struct Launched {
-    pub child: Known,
+    pub gone: Gone,
     pub reports: Reports,
     pub control: Control,
     pub output: Output,
@@ -69,7 +66,6 @@ impl Control {
 struct Ends {
     stdout: OwnedFd,
     stderr: OwnedFd,
-    /// Inherited under its own number.
     stdin: Option<OwnedFd>,
     output: Output,
     input: Option<Input>,
@@ -102,7 +98,7 @@ impl Ends {
 
 /// A launcher that gets ready, and then waits for its order.
 pub struct Waiting {
-    child: Known,
+    gone: Gone,
     pub reports: Reports,
     control: OwnedWriteHalf,
     output: Output,
@@ -111,7 +107,7 @@ pub struct Waiting {
 
 impl Waiting {
     pub async fn start(
-        launcher: &Path,
+        launchers: &Launchers,
         mut setting: Setting,
         wiring: Wiring,
     ) -> Result<Self, ExecError> {
@@ -120,37 +116,26 @@ impl Waiting {
             .map_err(|error| failed(&"no control socket", &error))?;
         ours.set_nonblocking(true).map_err(|error| failed(&"control socket", &error))?;
         setting.input = match (&ends.stdin, wiring) {
-            (Some(fd), _) => OrderInput::Descriptor(inheritable(fd)?),
+            (Some(_), _) => OrderInput::Pipe,
             (None, Wiring::Terminal(_)) => OrderInput::Terminal,
             (None, _) => OrderInput::Nothing,
         };
-        let child = tokio::process::Command::new(launcher)
-            .arg0("turnkey-launcher")
-            .arg(LAUNCHER_ARG)
-            .env_clear()
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(ends.stdout))
-            .stderr(Stdio::from(ends.stderr))
-            // A signal to the runner's group is the runner's to handle.
-            .process_group(0)
-            .spawn()
-            .map_err(|error| failed(&launcher.display(), &error))?;
-        let child = Known::new(child);
-        // Processes are started on this one thread, so that nobody else inherited it in between.
-        drop(ends.stdin);
+        let Ends { stdout, stderr, stdin, output, input } = ends;
+        let gone =
+            launchers.start(&Given { control: OwnedFd::from(theirs), stdout, stderr, stdin })?;
         let socket =
             UnixStream::from_std(ours).map_err(|error| failed(&"control socket", &error))?;
         let (reader, mut control) = socket.into_split();
         let reports = Reports { reader: BufReader::new(reader), line: Vec::new() };
         send(&mut control, &setting).await?;
-        Ok(Self { child, reports, control, output: ends.output, input: ends.input })
+        Ok(Self { gone, reports, control, output, input })
     }
 
     /// Gives the order. A launcher that is gone does not take it.
     pub async fn give(mut self, order: &Order) -> Result<Launched, ExecError> {
         send(&mut self.control, order).await?;
         Ok(Launched {
-            child: self.child,
+            gone: self.gone,
             reports: self.reports,
             control: Control(self.control),
             output: self.output,
@@ -161,12 +146,12 @@ impl Waiting {
 
 impl Launched {
     pub async fn start(
-        launcher: &Path,
+        launchers: &Launchers,
         setting: Setting,
         order: &Order,
         wiring: Wiring,
     ) -> Result<Self, ExecError> {
-        Waiting::start(launcher, setting, wiring).await?.give(order).await
+        Waiting::start(launchers, setting, wiring).await?.give(order).await
     }
 }
 
@@ -178,13 +163,6 @@ async fn send(control: &mut OwnedWriteHalf, frame: &impl Serialize) -> Result<()
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     let sent = control.write_all(&bytes).await;
     sent.map_err(|error| failed(&"the launcher did not take its order", &error))
-}
-
-/// Lets one descriptor through to the launcher; its number there is its number here.
-fn inheritable(fd: &OwnedFd) -> Result<i32, ExecError> {
-    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
-        .map_err(|error| failed(&"standard input", &error))?;
-    Ok(fd.as_raw_fd())
 }
 
 fn failed(what: &dyn Display, error: &dyn Display) -> ExecError {

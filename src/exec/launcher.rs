@@ -1,7 +1,7 @@
-//! The launcher: this binary started under a hidden subcommand, one per command.
+//! The launcher: a process for each command, forked from this binary under a hidden subcommand.
 //!
 //! It is small and single-threaded until it has forked, so that the work between fork and exec may be
-//! ordinary code. It reads a Setting from its standard input (a socket) and becomes the *keeper* of the
+//! ordinary code. It reads a Setting from its socket and becomes the *keeper* of the
 //! command to come: it forks a child that confines itself and waits. With the Order the child becomes the
 //! command, and the keeper stays as the reaper of everything that the command starts. Orphans come back
 //! to it, and when the command ends, or the runner says so, or the runner is gone (the socket closes), it
@@ -15,13 +15,13 @@
 
 use super::child::{self, check};
 use super::order::{
-    Afterwards, CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Input, Order, ProbeOrder, Report, Setting,
+    Afterwards, CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Order, ProbeOrder, Report, Setting,
 };
 #[cfg(target_os = "linux")]
 use super::sandbox::{self, Confinement};
 use super::tree::{self, Status, Watched};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -34,35 +34,42 @@ const AFTERWARDS_MS: u64 = 10_000;
 /// How often a command with limits is counted.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs the launcher; its return value is the launcher's own exit status.
-pub fn launcher_main() -> u8 {
-    // SAFETY: standard input is ours alone; the runner gave it as the control socket.
-    let socket = unsafe { UnixStream::from_raw_fd(0) };
-    match serve(socket) {
-        Ok(()) => 0,
-        Err(_) => 1,
-    }
+/// The ends that the command writes to and reads from.
+pub(super) struct Streams {
+    pub stdin: Option<OwnedFd>,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
 }
 
-fn serve(mut socket: UnixStream) -> io::Result<()> {
-    // No folder of the machine is held by the launcher itself.
-    std::env::set_current_dir("/")?;
+/// Runs a launcher, in a process that was forked for it. The runner sees `_life` close when it has gone.
+pub(super) fn serve(mut socket: UnixStream, _life: OwnedFd, streams: Streams) -> io::Result<()> {
+    let Streams { stdin, stdout, stderr } = streams;
+    // SAFETY: plain calls on descriptors of this process.
+    unsafe {
+        libc::setpgid(0, 0);
+        check(libc::dup2(stdout.as_raw_fd(), 1))?;
+        check(libc::dup2(stderr.as_raw_fd(), 2))?;
+    }
+    drop((stdout, stderr));
     let Some(setting) = read_frame(&mut socket)? else { return Ok(()) };
     let setting: Setting = serde_json::from_slice(&setting)?;
-    // The command must not inherit the socket: it is the runner's way to us.
-    set_cloexec(socket.as_raw_fd())?;
     let signals = block_and_watch_children()?;
     #[cfg(target_os = "linux")]
     if setting.confinement.enabled && setting.confinement.layers.namespaces {
-        return apart(socket, signals, &setting);
+        return apart(socket, signals, stdin, &setting);
     }
     become_reaper()?;
-    keep(socket, &signals, &setting)
+    keep(socket, &signals, stdin, &setting)
 }
 
 /// Keeps the command in namespaces of its own.
 #[cfg(target_os = "linux")]
-fn apart(mut socket: UnixStream, signals: OwnedFd, setting: &Setting) -> io::Result<()> {
+fn apart(
+    mut socket: UnixStream,
+    signals: OwnedFd,
+    stdin: Option<OwnedFd>,
+    setting: &Setting,
+) -> io::Result<()> {
     if let Err(error) = sandbox::enter(&setting.confinement) {
         return send(&mut socket, &error.into());
     }
@@ -70,7 +77,7 @@ fn apart(mut socket: UnixStream, signals: OwnedFd, setting: &Setting) -> io::Res
     let keeper = check(unsafe { libc::fork() })?;
     if keeper == 0 {
         let done = match sandbox::arrange(&setting.confinement) {
-            Ok(()) => keep(socket, &signals, setting),
+            Ok(()) => keep(socket, &signals, stdin, setting),
             Err(error) => send(&mut socket, &error.into()),
         };
         // SAFETY: leaves without running the launcher's exit handlers.
@@ -79,13 +86,19 @@ fn apart(mut socket: UnixStream, signals: OwnedFd, setting: &Setting) -> io::Res
     // The keeper alone holds the socket: when it goes, the runner sees it close.
     drop(socket);
     drop(signals);
-    close_streams(setting.input);
+    drop(stdin);
+    close_streams();
     tree::reap_blocking(keeper);
     Ok(())
 }
 
 /// Gets a child ready, makes it the command, and stays until nothing of it is left.
-fn keep(mut socket: UnixStream, signals: &OwnedFd, setting: &Setting) -> io::Result<()> {
+fn keep(
+    mut socket: UnixStream,
+    signals: &OwnedFd,
+    stdin: Option<OwnedFd>,
+    setting: &Setting,
+) -> io::Result<()> {
     let confinement = &setting.confinement;
     #[cfg(target_os = "linux")]
     {
@@ -99,11 +112,12 @@ fn keep(mut socket: UnixStream, signals: &OwnedFd, setting: &Setting) -> io::Res
             return send(&mut socket, &report);
         }
     }
-    let ready = match child::prepare(setting)? {
+    let ready = match child::prepare(setting, stdin.as_ref())? {
         Ok(ready) => ready,
         Err(report) => return send(&mut socket, &report),
     };
-    close_streams(setting.input);
+    drop(stdin);
+    close_streams();
     let Some(frame) = read_frame(&mut socket)? else {
         ready.give_up();
         return Ok(());
@@ -132,11 +146,7 @@ fn keep(mut socket: UnixStream, signals: &OwnedFd, setting: &Setting) -> io::Res
 }
 
 /// The streams are the command's alone: whoever is at their other ends sees them close with it.
-fn close_streams(input: Input) {
-    if let Input::Descriptor(fd) = input {
-        // SAFETY: the number was handed over to the launcher and is used nowhere else.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    }
+fn close_streams() {
     // SAFETY: plain calls on this process's own descriptors. The numbers stay taken, so that no file
     // that is opened later stands in their place.
     unsafe {
@@ -165,20 +175,15 @@ fn send(socket: &mut UnixStream, report: &Report) -> io::Result<()> {
     socket.write_all(&line)
 }
 
-fn set_cloexec(fd: RawFd) -> io::Result<()> {
-    // SAFETY: plain fcntl on a descriptor we own.
-    check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
-}
-
 #[cfg(target_os = "linux")]
-fn become_reaper() -> io::Result<()> {
+pub(super) fn become_reaper() -> io::Result<()> {
     // SAFETY: prctl with constant arguments.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
 /// SIGCHLD becomes readable; the signals a terminal or a job runner sends to a whole group are not for
 /// the launcher: the runner decides when the tree ends.
-fn block_and_watch_children() -> io::Result<OwnedFd> {
+pub(super) fn block_and_watch_children() -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised by sigemptyset before use; all calls take valid pointers.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -257,7 +262,7 @@ fn read_control(socket: &mut UnixStream) -> Option<u8> {
     }
 }
 
-fn drain(signals: &OwnedFd) {
+pub(super) fn drain(signals: &OwnedFd) {
     let mut buffer = [0u8; 128 * 4];
     // SAFETY: reads into a buffer of the given length.
     unsafe { libc::read(signals.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };

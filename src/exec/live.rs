@@ -132,7 +132,7 @@ impl Live {
             tell_end.send_replace(true);
             // Nothing of the command is left; the launcher itself takes a while to go, with the
             // namespaces that it was in.
-            let _ = tokio::time::timeout(LAUNCHER_GRACE, attendant.launched.child.wait()).await;
+            let _ = tokio::time::timeout(LAUNCHER_GRACE, attendant.launched.gone.wait()).await;
         });
         Self { shared, asks, ended, task, began, has_terminal }
     }
@@ -292,7 +292,7 @@ impl Attendant {
         let _ = tokio::time::timeout(grace, self.drain()).await;
         if ended.is_none() {
             // It gave no report: what it kept is ended for certain only when it is gone.
-            let _ = tokio::time::timeout(LAUNCHER_GRACE, self.launched.child.wait()).await;
+            let _ = tokio::time::timeout(LAUNCHER_GRACE, self.launched.gone.wait()).await;
         }
         let end = self.verdict(ended, clock::now().saturating_duration_since(began));
         let log = match self.log.take() {

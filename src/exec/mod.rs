@@ -15,6 +15,7 @@ mod environment;
 mod host;
 mod launched;
 mod launcher;
+mod launchers;
 mod live;
 mod log;
 pub mod order;
@@ -23,6 +24,7 @@ mod proxy;
 mod pty;
 mod runner;
 pub mod sandbox;
+mod starter;
 mod streams;
 mod tree;
 
@@ -33,13 +35,15 @@ pub use engine::{CLIENT_VARIABLES, Engine, Runtime};
 pub use environment::{Environment, EnvironmentInput};
 pub use host::Host;
 pub use launched::Wiring;
-pub use launcher::{LAUNCHER_ARG, launcher_main};
+pub use launcher::LAUNCHER_ARG;
+pub use launchers::Launchers;
 pub use live::{End, InputError, Live};
 pub use log::{LogEnd, OutputLog, OutputLogs};
 pub use programs::CleanPath;
 pub use proxy::HostsProxy;
 pub use pty::Size;
 pub use runner::{Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
+pub use starter::launcher_main;
 
 /// What can go wrong before a command has run at all.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! What the runner tells the launcher, and what the launcher answers.
 //!
-//! Two frames in, length-prefixed JSON over the launcher's standard input (a socket): a Setting, with which
+//! Two frames in, length-prefixed JSON over the launcher's control socket: a Setting, with which
 //! it gets everything ready, and an Order, which says what to run there. After them single control bytes.
 //! Reports come back as JSON lines over the same socket. The socket closing means that the runner is
 //! gone: the launcher then kills everything and goes too.
@@ -51,8 +51,8 @@ pub enum Input {
     /// `/dev/null`.
     #[default]
     Nothing,
-    /// A descriptor that the launcher inherited under this number.
-    Descriptor(i32),
+    /// A pipe that the launcher was given.
+    Pipe,
     /// The launcher's standard output is a terminal; it becomes the command's controlling one.
     Terminal,
 }

@@ -4,21 +4,20 @@ use super::capture::Captured;
 use super::environment::Environment;
 use super::host::{Host, Local, Work};
 use super::launched::{Launched, Waiting, Wiring};
+use super::launchers::Launchers;
 use super::live::{Bounds, End, LAUNCHER_GRACE, Live};
 use super::log::{LogEnd, OutputLogs};
 use super::order::{Finding, Order, ProbeOrder, Report, Setting};
 use super::sandbox::{Confinement, Identity, Sandbox};
 use super::{CleanPath, ExecError};
 use crate::policy::ExecPermit;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// What an [`Executor`] is made from.
 pub struct ExecutorConfig {
-    /// This binary, which is also the launcher.
-    pub launcher: PathBuf,
+    pub launchers: Launchers,
     pub sandbox: Arc<dyn Sandbox>,
     pub environment: Environment,
     pub path: CleanPath,
@@ -153,8 +152,8 @@ impl Executor {
             }
             order.looks_again = false;
         }
-        let launcher = &self.config.launcher;
-        let mut launched = Launched::start(launcher, setting.clone(), order, wiring).await?;
+        let launchers = &self.config.launchers;
+        let mut launched = Launched::start(launchers, setting.clone(), order, wiring).await?;
         let report = launched.reports.next().await;
         Ok((launched, report))
     }
@@ -167,7 +166,7 @@ impl Executor {
     /// the same.
     async fn get_ready(&self, setting: Setting) {
         let brought = setting.confinement.brought();
-        let waiting = Waiting::start(&self.config.launcher, setting.clone(), Wiring::Closed).await;
+        let waiting = Waiting::start(&self.config.launchers, setting.clone(), Wiring::Closed).await;
         *self.ready() = waiting.ok().map(|waiting| Ahead { waiting, setting, brought });
     }
 
@@ -201,12 +200,12 @@ impl Executor {
     /// Confines a child exactly as commands will be, and reports what held. A layer that cannot be put in
     /// force at all is [`ExecError::Sandbox`].
     pub async fn probe(
-        launcher: &std::path::Path,
+        launchers: &Launchers,
         confinement: Confinement,
         probe: ProbeOrder,
     ) -> Result<Vec<Finding>, ExecError> {
         let setting = Setting { confinement, probe: Some(probe), ..Setting::default() };
-        let mut waiting = Waiting::start(launcher, setting, Wiring::Closed).await?;
+        let mut waiting = Waiting::start(launchers, setting, Wiring::Closed).await?;
         let report = tokio::time::timeout(LAUNCHER_GRACE, waiting.reports.next()).await;
         match report {
             Ok(Some(Report::Probed { findings })) => Ok(findings),

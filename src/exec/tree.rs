@@ -52,6 +52,24 @@ pub(super) fn reap(pid: Option<i32>) -> Option<Status> {
     }
 }
 
+/// Reaps one of those that have ended: which, and whether it ended by itself and well.
+pub(super) fn reap_any() -> Option<(i32, bool)> {
+    let mut status = 0;
+    // SAFETY: writes one int.
+    let ended = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    (ended > 0).then(|| (ended, libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0))
+}
+
+/// Kills every descendant but these and theirs; true where there were any.
+pub(super) fn end_all_but(kept: &BTreeSet<i32>) -> bool {
+    let strangers = descendants_but(kept);
+    for pid in &strangers {
+        // SAFETY: a process of the tree.
+        unsafe { libc::kill(*pid, libc::SIGKILL) };
+    }
+    !strangers.is_empty()
+}
+
 pub(super) fn reap_blocking(pid: i32) {
     // SAFETY: waits for our own child, which is on its way out.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -98,6 +116,10 @@ pub(super) fn end_tree() -> (u32, u32) {
 
 /// All living descendants, found through the parent of every process.
 fn descendants() -> Vec<i32> {
+    descendants_but(&BTreeSet::new())
+}
+
+fn descendants_but(kept: &BTreeSet<i32>) -> Vec<i32> {
     let mut parents = Vec::new();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     for entry in entries.flatten() {
@@ -110,7 +132,8 @@ fn descendants() -> Vec<i32> {
     let mut found = Vec::new();
     let mut next = vec![std::process::id().cast_signed()];
     while let Some(parent) = next.pop() {
-        for (pid, _) in parents.iter().filter(|(_, of)| *of == parent) {
+        let children = parents.iter().filter(|(pid, of)| *of == parent && !kept.contains(pid));
+        for (pid, _) in children {
             found.push(*pid);
             next.push(*pid);
         }

@@ -45,7 +45,7 @@ pub(super) async fn open(
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     let limits = policy.limits();
     let config = ContainerConfig {
-        engine: Engine { runtime, client, env, launcher: input.launcher.clone() },
+        engine: Engine { runtime, client, env, launchers: input.launchers.clone() },
         place: match &wanted.from {
             ContainerFrom::Image(image) => exec::Place::Image(image.clone()),
             ContainerFrom::Name(name) => exec::Place::Name(name.clone()),

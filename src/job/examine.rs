@@ -4,8 +4,8 @@ use super::RunFolder;
 use super::places::{self, Surroundings};
 use super::prepare::{ground, read_policy, repository_around};
 use super::sandbox::{Tried, WAYS_OUT, shortfalls};
-use crate::exec::CleanPath;
 use crate::exec::sandbox::{Grade, Layers, NoSandbox, Plan, SYSTEM_READ, Sandbox, landlock_abi};
+use crate::exec::{CleanPath, Launchers};
 use crate::policy::SandboxLevel;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct ToExamine {
     pub home: Option<PathBuf>,
     pub path: Option<String>,
     pub bases: Vec<PathBuf>,
-    pub launcher: PathBuf,
+    pub launchers: Launchers,
     pub ci_command_files: Vec<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ pub async fn examine(asked: ToExamine) -> Result<Examination, String> {
         repository: repository_around(&workspace),
     };
     let plan = Plan::new(places::plan_input(&policy, &around));
-    let tried = Tried::new(&asked.launcher, &policy, &plan, &folder).await;
+    let tried = Tried::new(&asked.launchers, &policy, &plan, &folder).await;
     folder.remove_working_folders();
     let _ = std::fs::remove_dir_all(&folder.dir);
     let tried = tried.map_err(|refusal| refusal.message)?;

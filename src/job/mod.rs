@@ -25,6 +25,7 @@ mod run;
 mod sandbox;
 mod trace;
 
+pub use crate::exec::Launchers;
 pub use artifacts::{ARTIFACT_NAMES, Artifacts};
 pub use ask::{AskedPolicy, bind_policy};
 pub use collect::{Collected, DeniedCall};

@@ -13,7 +13,7 @@ use super::sandbox;
 use crate::clock;
 use crate::context::{self, EnvironmentFacts};
 use crate::exec::sandbox::{Grade, Plan};
-use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig};
+use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers};
 use crate::model::{self, Model, ModelConfig, RetryPolicy};
 use crate::policy::{Ground, Policy, PolicyFile};
 use crate::protocol::{Item, Outcome, PromptOptions, RunId, Signal, State};
@@ -52,7 +52,7 @@ pub struct RunInput {
     /// A variable of the runner's environment, for what the policy passes.
     pub lookup: Lookup,
     /// This binary.
-    pub launcher: PathBuf,
+    pub launchers: Launchers,
     /// The current folder.
     pub folder: PathBuf,
     /// The record that this run goes on from.
@@ -347,7 +347,7 @@ impl Hands {
         let plan = Plan::new(plan_input.clone());
         let writable = plan.writable().to_vec();
         let guarded = plan.protected_inside().to_vec();
-        let launcher = input.launcher.clone();
+        let launchers = input.launchers.clone();
         let mut executor = if let Some(wanted) = contained {
             let (host, grades) =
                 container::open(wanted, input, policy, folder, plan_input, &outside).await?;
@@ -355,11 +355,11 @@ impl Hands {
             let sandbox = Arc::new(walls);
             Executor::on(
                 host,
-                ExecutorConfig { launcher, sandbox, environment, path: path.clone() },
+                ExecutorConfig { launchers, sandbox, environment, path: path.clone() },
             )
         } else {
             let sandbox = sandbox::raise(input, policy, folder, plan, warnings).await?;
-            Executor::new(ExecutorConfig { launcher, sandbox, environment, path: path.clone() })
+            Executor::new(ExecutorConfig { launchers, sandbox, environment, path: path.clone() })
         };
         let logs =
             policy.limits().log.map(|limit| RunLogs::new(&folder.dir, limit, masker.clone()));

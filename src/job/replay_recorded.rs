@@ -122,7 +122,7 @@ fn world(
         &path,
     );
     let executor = Executor::new(ExecutorConfig {
-        launcher: input.launcher.clone(),
+        launchers: input.launchers.clone(),
         sandbox: Arc::new(NoSandbox::new("nothing runs")),
         environment,
         path: path.clone(),

@@ -7,10 +7,9 @@ use crate::exec::order::{Finding, ProbeOrder};
 use crate::exec::sandbox::{
     self, Confinement, Findings, Grade, Held, Layers, NoSandbox, Plan, Sandbox, Wall, Walls,
 };
-use crate::exec::{ExecError, Executor, HostsProxy};
+use crate::exec::{ExecError, Executor, HostsProxy, Launchers};
 use crate::policy::{Network, Policy, SandboxLevel};
 use crate::spec::SandboxMode;
-use std::path::Path;
 use std::sync::Arc;
 
 /// How strict the run is: the flag, else the policy.
@@ -37,7 +36,7 @@ pub(super) async fn raise(
             .push("the sandbox is off: allowed commands can reach whatever this user can".into());
         return Ok(Arc::new(NoSandbox::new("the sandbox is off")));
     }
-    let tried = Tried::new(&input.launcher, policy, &plan, folder).await?;
+    let tried = Tried::new(&input.launchers, policy, &plan, folder).await?;
     let short = shortfalls(&tried.grades(&plan), policy);
     if short.is_empty() && tried.failure.is_none() {
         return Ok(Arc::new(tried.walls(plan)));
@@ -98,7 +97,7 @@ impl Tried {
     /// Tries the set that the policy pins, or else the best one and then the floor, behind each of the
     /// networks that a command could get.
     pub(super) async fn new(
-        launcher: &Path,
+        launchers: &Launchers,
         policy: &Policy,
         plan: &Plan,
         folder: &RunFolder,
@@ -138,7 +137,7 @@ impl Tried {
         for layers in sets {
             tried.layers = layers;
             tried.failure = None;
-            match attempt(launcher, plan, layers, &walls, folder).await {
+            match attempt(launchers, plan, layers, &walls, folder).await {
                 Ok(findings) => {
                     tried.findings = Findings(findings);
                     break;
@@ -194,7 +193,7 @@ impl Tried {
 
 /// One set of layers behind every wall.
 async fn attempt(
-    launcher: &Path,
+    launchers: &Launchers,
     plan: &Plan,
     layers: Layers,
     walls: &[Wall],
@@ -203,14 +202,14 @@ async fn attempt(
     let mut findings = Vec::new();
     for wall in walls {
         let mut confinement = plan.confinement(layers, *wall);
-        findings.extend(probe(launcher, &mut confinement, folder).await?);
+        findings.extend(probe(launchers, &mut confinement, folder).await?);
     }
     Ok(findings)
 }
 
 /// Puts what the probe needs in place, lets it try, and takes it away again.
 async fn probe(
-    launcher: &Path,
+    launchers: &Launchers,
     confinement: &mut Confinement,
     folder: &RunFolder,
 ) -> Result<Vec<Finding>, Failure> {
@@ -236,7 +235,7 @@ async fn probe(
         sandbox::blind_socket(&order.foreign_socket)
     };
     let listener = made().map_err(|error| failure("the probe", error.to_string()))?;
-    let found = Executor::probe(launcher, confinement.clone(), order.clone()).await;
+    let found = Executor::probe(launchers, confinement.clone(), order.clone()).await;
     drop(listener);
     let left = [
         &order.forbidden_file,

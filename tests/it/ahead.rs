@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use turnkey::exec::sandbox::{Layers, Plan, PlanInput, Sandbox, Walls};
 use turnkey::exec::{
-    CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, ProcessEnd, RunLimits,
+    CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers, ProcessEnd,
+    RunLimits,
 };
 use turnkey::policy::{Attributes, ExecPermit, Network};
 
@@ -43,8 +44,8 @@ impl Place {
             Arc::new(Walls::new(Plan::new(input), layers, Vec::new(), Vec::new()));
         let environment =
             Environment::new(EnvironmentInput { scratch, ..EnvironmentInput::default() }, &path);
-        let launcher = PathBuf::from(env!("CARGO_BIN_EXE_turnkey"));
-        let config = ExecutorConfig { launcher, sandbox, environment, path };
+        let launchers = Launchers::new(PathBuf::from(env!("CARGO_BIN_EXE_turnkey")));
+        let config = ExecutorConfig { launchers, sandbox, environment, path };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { dir, executor: Executor::new(config), runtime }
     }
@@ -97,19 +98,26 @@ fn replace(path: &Path, text: &str) {
 fn the_launcher_that_got_ready_is_the_one_that_is_used() {
     let place = Place::new(Layers::FLOOR, false);
     place.holds("true");
-    let ready: Vec<String> = children();
+    let ready = launchers();
     let used = place.holds("echo $PPID");
     assert!(ready.iter().any(|pid| *pid == used.trim()), "{used} is none of {ready:?}");
     // After a change that matters it is another one.
-    let ready: Vec<String> = children();
+    let ready = launchers();
     replace(&place.work().join("single"), "two\n");
     let used = place.holds("echo $PPID");
     assert!(ready.iter().all(|pid| *pid != used.trim()), "{used} is one of {ready:?}");
 }
 
-/// The children of this thread, on which the commands are started.
-fn children() -> Vec<String> {
-    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap();
+/// The launchers: children of what this thread started.
+fn launchers() -> Vec<String> {
+    children(Path::new("/proc/thread-self/children"))
+        .iter()
+        .flat_map(|pid| children(Path::new(&format!("/proc/{pid}/task/{pid}/children"))))
+        .collect()
+}
+
+fn children(list: &Path) -> Vec<String> {
+    let list = std::fs::read_to_string(list).unwrap_or_default();
     list.split_ascii_whitespace().map(str::to_owned).collect()
 }
 

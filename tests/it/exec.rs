@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 use turnkey::exec::sandbox::{Layers, NoSandbox, Plan, PlanInput, Sandbox, Walls};
 use turnkey::exec::{
     CleanPath, Environment, EnvironmentInput, ExecError, Executor, ExecutorConfig, Finished,
-    ProcessEnd, RunLimits,
+    Launchers, ProcessEnd, RunLimits,
 };
 use turnkey::policy::{Attributes, ExecPermit};
 
-fn launcher() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_turnkey"))
+fn launchers() -> Launchers {
+    Launchers::new(PathBuf::from(env!("CARGO_BIN_EXE_turnkey")))
 }
 
 struct Place {
@@ -49,7 +49,7 @@ impl Place {
             &path,
         );
         let executor = Executor::new(ExecutorConfig {
-            launcher: launcher(),
+            launchers: launchers(),
             sandbox: make(input),
             environment,
             path,

@@ -142,7 +142,7 @@ async fn ready(model: Arc<Fake>) -> Ready {
         bases: vec![place.path("state")],
         ci_command_files: Vec::new(),
         lookup: Box::new(|_| None),
-        launcher: binary(),
+        launchers: turnkey::exec::Launchers::new(binary()),
         folder: place.path(""),
         going: None,
         model_instead: None,

@@ -5,7 +5,7 @@
 //! new ones, arranges the mounts ([`arrange`]), gives up what it needed for that, and keeps the command.
 //! When it goes, the kernel ends everything in them.
 
-use super::{Confinement, LayerError, Wall, failed, mounts};
+use super::{Confinement, LayerError, Wall, failed, mounts, privileges};
 use std::fs;
 use std::io;
 
@@ -31,10 +31,14 @@ pub fn enter(confinement: &Confinement) -> Result<(), LayerError> {
     let write = |file: &str, text: String| {
         fs::write(file, text).map_err(|error| failed(LAYER, format!("{file}: {error}")))
     };
-    // Without this a group map is not for the unprivileged: a dropped group could open what it closed.
-    write("/proc/self/setgroups", "deny".into())?;
-    write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-    write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+    // A process that nobody may read has no files in /proc of its own either.
+    privileges::set_dumpable(true);
+    // Without the first a group map is not for the unprivileged: a dropped group could open what it closed.
+    let mapped = write("/proc/self/setgroups", "deny".into())
+        .and_then(|()| write("/proc/self/uid_map", format!("{uid} {uid} 1")))
+        .and_then(|()| write("/proc/self/gid_map", format!("{gid} {gid} 1")));
+    privileges::set_dumpable(false);
+    mapped
 }
 
 /// Whether the command gets a network of its own. Behind a proxy it needs the machine's loopback, and

@@ -13,8 +13,12 @@ pub fn no_new_privs() -> Result<(), LayerError> {
 
 /// Nobody of the same user reads this process's memory, descriptors or environment from now on.
 pub fn not_dumpable() {
-    // SAFETY: prctl with constant arguments; it cannot fail with them.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    set_dumpable(false);
+}
+
+pub fn set_dumpable(to: bool) {
+    // SAFETY: prctl with a number; it cannot fail with these two.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(to), 0, 0, 0) };
 }
 
 /// Drops every capability from every set, for root too. no_new_privs keeps an exec of a root process
