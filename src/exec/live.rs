@@ -143,8 +143,16 @@ impl Live {
 
     /// Returns once the command and all it started have ended.
     pub async fn ended(&self) {
-        // The sender going without a word means that the task was torn down: over as well.
-        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+        self.when_ended().await;
+    }
+
+    /// The same for somebody who does not hold on to the command.
+    pub(super) fn when_ended(&self) -> impl Future<Output = ()> + use<> {
+        let mut ended = self.ended.clone();
+        async move {
+            // The sender going without a word means that the task was torn down: over as well.
+            let _ = ended.wait_for(|ended| *ended).await;
+        }
     }
 
     /// How it ended, where it has.

@@ -29,8 +29,12 @@ pub struct Executor {
     host: Arc<dyn Host>,
     logs: Option<Arc<dyn OutputLogs>>,
     /// A launcher for the next command, started ahead so that none waits for it.
-    ready: Mutex<Option<Ahead>>,
+    ready: Arc<Mutex<Option<Ahead>>>,
 }
+
+/// A command that takes longer shares the machine with the launcher that gets ready for the next one; a
+/// shorter one has it for itself.
+const SHORT: Duration = Duration::from_millis(5);
 
 /// A launcher that got ready for a command like the one before.
 struct Ahead {
@@ -95,7 +99,7 @@ impl Executor {
 
     /// Runs commands elsewhere than on this machine.
     pub fn on(host: Arc<dyn Host>, config: ExecutorConfig) -> Self {
-        Self { config, host, logs: None, ready: Mutex::new(None) }
+        Self { config, host, logs: None, ready: Arc::default() }
     }
 
     /// Keeps the whole output of every command as well.
@@ -162,12 +166,17 @@ impl Executor {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// While a command works, a launcher gets ready for the next one, which most often is to run under
-    /// the same.
-    async fn get_ready(&self, setting: Setting) {
-        let brought = setting.confinement.brought();
-        let waiting = Waiting::start(&self.config.launchers, setting.clone(), Wiring::Closed).await;
-        *self.ready() = waiting.ok().map(|waiting| Ahead { waiting, setting, brought });
+    /// Lets a launcher get ready for the next command, which most often is to run under the same.
+    fn get_ready(&self, setting: Setting, live: &Live) {
+        let ended = live.when_ended();
+        let (ready, launchers) = (self.ready.clone(), self.config.launchers.clone());
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(SHORT, ended).await;
+            let brought = setting.confinement.brought();
+            let waiting = Waiting::start(&launchers, setting.clone(), Wiring::Closed).await;
+            let ahead = waiting.ok().map(|waiting| Ahead { waiting, setting, brought });
+            *ready.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+        });
     }
 
     /// Starts one permitted command and leaves it running.
@@ -192,9 +201,10 @@ impl Executor {
             Some(report) => return Err(refusal(report)),
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
-        self.get_ready(setting).await;
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
-        Ok(Live::attend(launched, Bounds { timeout, output: limits.output }, log))
+        let live = Live::attend(launched, Bounds { timeout, output: limits.output }, log);
+        self.get_ready(setting, &live);
+        Ok(live)
     }
 
     /// Confines a child exactly as commands will be, and reports what held. A layer that cannot be put in
