@@ -109,26 +109,35 @@ fn namespaces_with_a_network_of_their_own(bencher: Bencher<'_, '_>) {
 }
 
 /// What a model takes for its answer, at the very least.
-fn pause() {
-    std::thread::sleep(Duration::from_millis(10));
+fn pause(runtime: &Runtime) {
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(10)).await });
 }
 
 #[divan::bench(sample_count = 100)]
 fn plain_spawn_in_a_turn(bencher: Bencher<'_, '_>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    bencher.with_inputs(pause).bench_local_refs(|()| plain(&runtime));
+    bencher.with_inputs(|| pause(&runtime)).bench_local_refs(|()| plain(&runtime));
 }
 
 #[divan::bench(sample_count = 100)]
 fn floor_in_a_turn(bencher: Bencher<'_, '_>) {
     let place = Place::new(Some(Layers::FLOOR));
+    let pause = || pause(&place.runtime);
     bencher.with_inputs(pause).bench_local_refs(|()| place.run(Network::None));
 }
 
 #[divan::bench(sample_count = 100)]
 fn namespaces_in_a_turn(bencher: Bencher<'_, '_>) {
     let place = Place::new(Some(Layers::ALL));
+    let pause = || pause(&place.runtime);
     bencher.with_inputs(pause).bench_local_refs(|()| place.run(Network::None));
+}
+
+#[divan::bench(sample_count = 100)]
+fn namespaces_with_a_network_of_their_own_in_a_turn(bencher: Bencher<'_, '_>) {
+    let place = Place::new(Some(Layers::ALL));
+    let pause = || pause(&place.runtime);
+    bencher.with_inputs(pause).bench_local_refs(|()| place.run(Network::Loopback));
 }
 
 /// Memory of this process before and after many commands.

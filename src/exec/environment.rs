@@ -63,6 +63,10 @@ impl Environment {
         put(&mut pairs, "HOME", &text(&input.scratch.join("home")));
         put(&mut pairs, "TMPDIR", &text(&input.scratch.join("tmp")));
         put(&mut pairs, "XDG_CACHE_HOME", &text(&input.scratch.join("home/.cache")));
+        // Without it bash asks for the user's own at every start, over sockets that are refused.
+        if let Some(bash) = path.find("bash") {
+            put(&mut pairs, "SHELL", &text(&bash));
+        }
         put(&mut pairs, "LANG", "C.UTF-8");
         put(&mut pairs, "LC_CTYPE", "C.UTF-8");
         for (name, value) in NO_PROMPTS {

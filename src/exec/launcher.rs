@@ -142,7 +142,10 @@ fn keep(
         run_afterwards(afterwards);
     }
     let (code, signal) = status.unwrap_or((None, Some(libc::SIGKILL)));
-    send(&mut socket, &Report::Ended { code, signal, stragglers, left, exceeded })
+    send(&mut socket, &Report::Ended { code, signal, stragglers, left, exceeded })?;
+    // To go takes a while, which would be in the way of whoever waits for this report.
+    while read_control(&mut socket).is_some() {}
+    Ok(())
 }
 
 /// The streams are the command's alone: whoever is at their other ends sees them close with it.

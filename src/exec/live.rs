@@ -131,8 +131,10 @@ impl Live {
             attendant.run(bounds.timeout, began).await;
             tell_end.send_replace(true);
             // Nothing of the command is left; the launcher itself takes a while to go, with the
-            // namespaces that it was in.
-            let _ = tokio::time::timeout(LAUNCHER_GRACE, attendant.launched.gone.wait()).await;
+            // namespaces that it was in, and goes when it is let go.
+            let Launched { mut gone, control, .. } = attendant.launched;
+            drop(control);
+            let _ = tokio::time::timeout(LAUNCHER_GRACE, gone.wait()).await;
         });
         Self { shared, asks, ended, task, began, has_terminal }
     }

@@ -66,7 +66,7 @@ impl Place {
         let cancel = CancellationToken::new();
         let done = self.runtime.block_on(self.executor.run(permit, limits, &cancel)).unwrap();
         // As while a model is asked.
-        std::thread::sleep(Duration::from_millis(200));
+        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
         match done.end {
             ProcessEnd::Exited(code) => (code, done.output.text),
             end => panic!("{end:?}: {}", done.output.text),
