@@ -17,6 +17,7 @@ mod launched;
 mod launcher;
 mod live;
 mod log;
+mod operator;
 pub mod order;
 mod programs;
 mod proxy;
@@ -36,10 +37,11 @@ pub use launched::Wiring;
 pub use launcher::{LAUNCHER_ARG, launcher_main};
 pub use live::{End, InputError, Live};
 pub use log::{LogEnd, OutputLog, OutputLogs};
+pub use operator::OperatorCommand;
 pub use programs::CleanPath;
 pub use proxy::HostsProxy;
 pub use pty::Size;
-pub use runner::{Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
+pub use runner::{Beside, Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
 
 /// What can go wrong before a command has run at all.
 #[derive(Debug, Clone, thiserror::Error)]

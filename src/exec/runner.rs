@@ -24,6 +24,17 @@ pub struct ExecutorConfig {
     pub path: CleanPath,
 }
 
+/// What commands beside the model's own have for themselves.
+#[derive(Debug, Clone)]
+pub struct Beside {
+    pub environment: Environment,
+    /// HOME and TMPDIR of these commands, and those of the others, which they do not get.
+    pub scratch: PathBuf,
+    pub instead_of: PathBuf,
+    /// Files that they may read besides.
+    pub read: Vec<PathBuf>,
+}
+
 /// Runs permitted commands.
 pub struct Executor {
     config: ExecutorConfig,
@@ -147,6 +158,45 @@ impl Executor {
         wiring: Wiring,
         limits: RunLimits,
     ) -> Result<Live, ExecError> {
+        self.begin(permit, wiring, limits, 0).await
+    }
+
+    /// Runs one permitted command that reads `input` and whose standard output is an answer, of which
+    /// the first `answer` bytes are kept apart.
+    pub async fn converse(
+        &self,
+        permit: ExecPermit,
+        input: Vec<u8>,
+        answer: usize,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Finished, ExecError> {
+        let live = self.begin(permit, Wiring::Open, limits, answer).await?;
+        // One that has ended by now reads nothing.
+        let _ = live.feed(input);
+        live.finished(cancel).await
+    }
+
+    /// The same executor for commands of the operator's own: other variables, another scratch, and
+    /// files of theirs to read.
+    pub fn beside(&self, own: Beside) -> Self {
+        let host = self.host.beside(&own);
+        let config = ExecutorConfig {
+            launcher: self.config.launcher.clone(),
+            sandbox: self.config.sandbox.clone(),
+            environment: own.environment,
+            path: self.config.path.clone(),
+        };
+        Self::on(host, config)
+    }
+
+    async fn begin(
+        &self,
+        permit: ExecPermit,
+        wiring: Wiring,
+        limits: RunLimits,
+        answer: usize,
+    ) -> Result<Live, ExecError> {
         let attributes = permit.attributes();
         let mut order = self.host.order(Work {
             command: permit.command(),
@@ -165,7 +215,7 @@ impl Executor {
         // While the command works, the next one's launcher gets ready.
         *self.ready() = Waiting::start(&self.config.launcher, Wiring::Closed).ok();
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
-        Ok(Live::attend(launched, Bounds { timeout, output: limits.output }, log))
+        Ok(Live::attend(launched, Bounds { timeout, output: limits.output, answer }, log))
     }
 
     /// Confines a child exactly as commands will be, and reports what held. A layer that cannot be put in

@@ -9,6 +9,7 @@ mod container;
 mod find;
 mod examine;
 mod folder;
+mod hooks;
 mod isolate;
 mod logs;
 mod operator;
@@ -22,6 +23,7 @@ mod replay_live;
 mod replay_recorded;
 mod resume;
 mod run;
+mod run_end;
 mod sandbox;
 mod trace;
 

@@ -260,6 +260,9 @@ impl Reporter {
             EventMsg::VerifyStarted { name, .. } => {
                 self.busy = Some((format!("check {}", self.show().text(name, 60)), clock::now()));
             }
+            EventMsg::HookStarted { hook, .. } => {
+                self.busy = Some((format!("hook {}", self.show().text(hook, 60)), clock::now()));
+            }
             EventMsg::TurnEnded { .. } => self.busy = None,
             _ => {}
         }

@@ -61,6 +61,17 @@ impl Registry {
     }
 }
 
+/// Every tool of this version, whether a policy has a use for it or not.
+pub const TOOL_NAMES: &[&str] = &[
+    "exec_command",
+    "write_stdin",
+    "apply_patch",
+    "edit_file",
+    "read_file",
+    "list_files",
+    "update_plan",
+];
+
 /// The tools that the effective policy has a use for: the same list in every mode (D05).
 pub fn standard_tools(world: &ToolWorld) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
