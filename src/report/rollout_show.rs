@@ -97,7 +97,8 @@ impl Shown {
                     false => format!(": {}", one_line(&hook.reason, WIDTH)),
                 };
                 let took = time_of(hook.duration_ms);
-                vec![format!("  hook {}{on}: {} in {took}{why}", hook.hook, hook.outcome)]
+                let new = if hook.arguments.is_some() { ", other arguments" } else { "" };
+                vec![format!("  hook {}{on}: {}{new} in {took}{why}", hook.hook, hook.outcome)]
             }
             Record::Verification(check) => {
                 let how = if check.passed { "passed" } else { "FAILED" };

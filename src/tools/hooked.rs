@@ -149,6 +149,9 @@ pub(super) async fn before(
             payload = ToolPayload::Json(Value::Object(arguments.clone()).to_string());
             observer.note(replaced(&hook, call, arguments, world)).await?;
             judged = judge(tool, call, &payload, world, observer).await?;
+            if let Judged::Go { replaced, .. } = &mut judged {
+                *replaced = Some(payload.clone());
+            }
         }
     }
     Ok(judged)
@@ -192,6 +195,7 @@ fn replaced(hook: &Hook, call: &ToolCall, new: Map<String, Value>, world: &ToolW
 /// Tells the `after_tool` hooks of a call that ran.
 pub(super) async fn after(
     call: &ToolCall,
+    payload: &ToolPayload,
     result: &ToolResult,
     world: &Arc<ToolWorld>,
     observer: &dyn CallObserver,
@@ -199,7 +203,7 @@ pub(super) async fn after(
 ) -> Result<(), Halt> {
     for hook in world.hooks.at(HookPoint::AfterTool, Some(&call.name)) {
         let about = json!({
-            "tool": call.name, "call_id": call.call_id, "arguments": arguments(&call.payload),
+            "tool": call.name, "call_id": call.call_id, "arguments": arguments(payload),
             "result": {
                 "kind": result.result, "effect": result.effect, "exit_code": result.exit_code,
                 "text": Cap::middle(&result.output, SHOWN),

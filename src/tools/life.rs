@@ -127,8 +127,8 @@ async fn attempt(
     };
     let judged = judge(tool.as_ref(), call, &call.payload, world, observer).await?;
     let asked = hooked::before(tool.as_ref(), call, judged, world, observer, cancel).await?;
-    let (action, effect) = match asked {
-        Judged::Go { action, effect, .. } => (action, effect),
+    let (action, effect, replaced) = match asked {
+        Judged::Go { action, effect, replaced, .. } => (action, effect, replaced),
         Judged::Done(result) => return Ok(result),
     };
     if effect {
@@ -146,7 +146,8 @@ async fn attempt(
         }
     };
     let result = finish(call, output, world, observer).await?;
-    hooked::after(call, &result, world, observer, cancel).await?;
+    let payload = replaced.as_ref().unwrap_or(&call.payload);
+    hooked::after(call, payload, &result, world, observer, cancel).await?;
     Ok(result)
 }
 
@@ -156,6 +157,8 @@ pub(super) enum Judged {
         action: Action,
         effect: bool,
         verdict: Option<Verdict>,
+        /// What a hook put in the place of the call's arguments.
+        replaced: Option<ToolPayload>,
     },
     /// Nothing runs.
     Done(ToolResult),
@@ -177,13 +180,18 @@ pub(super) async fn judge(
             plain(call, failure.result, &text)
         }
         Ok(Ok(Prepared::Free(action))) => {
-            return Ok(Judged::Go { action, effect: false, verdict: None });
+            return Ok(Judged::Go { action, effect: false, verdict: None, replaced: None });
         }
         Ok(Ok(Prepared::Judged { verdict, action, effect })) => {
             observer.verdict(call, &verdict).await?;
             match action {
                 Some(action) if verdict.is_allow() => {
-                    return Ok(Judged::Go { action, effect, verdict: Some(verdict) });
+                    return Ok(Judged::Go {
+                        action,
+                        effect,
+                        verdict: Some(verdict),
+                        replaced: None,
+                    });
                 }
                 _ => plain(call, ResultKind::Denied, &denial(&verdict)),
             }

@@ -8,6 +8,7 @@ mod ends;
 mod escape;
 mod exec;
 mod github;
+mod hooks;
 mod killed;
 mod live;
 mod long;
