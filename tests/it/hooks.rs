@@ -250,7 +250,7 @@ fn a_hook_need_not_read_and_may_print_much_beside_its_answer() {
 }
 
 #[test]
-fn known_secrets_are_masked_in_what_hooks_are_told() {
+fn d79_known_secrets_are_masked_in_what_hooks_are_told() {
     let place = place("before_tool: [ HOOK(guard.sh) ]", &[&command("touch hunter2-hunter2")]);
     place.write(
         "hooks/guard.sh",
@@ -349,7 +349,7 @@ fn run_end_is_told_of_an_interrupted_run_and_bounded_by_what_time_is_left() {
 }
 
 #[test]
-fn d82_a_run_killed_in_a_hook_goes_on_and_nothing_happens_twice() {
+fn a_run_killed_in_a_hook_goes_on_and_nothing_happens_twice() {
     let place = place(
         "session_start: [ HOOK(start.sh) ]\nbefore_tool: [ HOOK(guard.sh) ]",
         &[&command("sh add.sh one"), &command("sh add.sh two")],
