@@ -80,6 +80,7 @@ pub async fn run(
     let (run_id, thread) = (prepared.parts.run.clone(), prepared.parts.session.to_string());
     let artifacts = std::mem::take(&mut prepared.artifacts);
     watcher.collected.warnings = prepared.warnings;
+    let is_recorded = opened.is_ok();
     let (turn_end, summary) = match opened {
         Ok(()) => watcher.watch(prepared.parts, prepared.task, face, &mut controls).await,
         Err(error) => (unrecorded(&error), TurnSummary::default()),
@@ -113,8 +114,10 @@ pub async fn run(
         },
         artifacts,
     };
-    for against in run_end::tell(ended, &mut taken, &mut watcher, face, &mut controls).await {
-        outcome = outcome.strictest(against);
+    if is_recorded {
+        for against in run_end::tell(ended, &mut taken, &mut watcher, face, &mut controls).await {
+            outcome = outcome.strictest(against);
+        }
     }
     // A Turn that was cut short had no verification, and so no diff of its own in the record.
     let completed = matches!(turn_end, TurnEnd::Completed);

@@ -236,9 +236,10 @@ pub(super) async fn after(
 /// Arguments as an object, also those of a tool that takes a text.
 fn arguments(payload: &ToolPayload) -> Value {
     match payload {
-        ToolPayload::Json(text) => {
-            serde_json::from_str(text).unwrap_or_else(|_| json!({ "input": text }))
-        }
+        ToolPayload::Json(text) => match serde_json::from_str(text) {
+            Ok(object @ Value::Object(_)) => object,
+            _ => json!({ "input": text }),
+        },
         ToolPayload::Text(text) => json!({ "input": text }),
     }
 }

@@ -125,10 +125,24 @@ fn each_point_is_told_what_it_is_about_in_one_line_of_json() {
     assert!(place.read("out/summary.md").contains("### Hooks"));
 }
 
+/// The layers that a run finds by itself, and the floor alone.
+const LAYERS: [&str; 2] = ["", "sandbox: { layers: [landlock, seccomp] }\n"];
+
+fn with_layers(place: &Sandboxed, layers: &str) {
+    let policy = place.read("policy.yaml");
+    place.write("policy.yaml", format!("{policy}{layers}"));
+}
+
 #[test]
 fn a_hook_has_neither_the_key_nor_the_scratch_of_the_models_commands() {
+    for layers in LAYERS {
+        key_and_scratch(layers);
+    }
+}
+
+fn key_and_scratch(layers: &str) {
     let place = place("before_tool: [ HOOK(first.sh) ]\nafter_tool: [ HOOK(look.sh) ]", &[]);
-    place.write("ws/look.sh", "echo $HOME > where; echo $TMPDIR >> where; echo theirs > $HOME/mark; echo theirs > $TMPDIR/mark\n");
+    place.write("ws/look.sh", "echo $HOME > where; echo $TMPDIR >> where; echo theirs > $HOME/mark; echo theirs > $TMPDIR/mark; cat $HOME/../../../hooks/*/home/ours > seen 2>&1; exit 0\n");
     place.write("hooks/first.sh", "cat > /dev/null; echo ours > $HOME/ours\n");
     place.write(
         "hooks/look.sh",
@@ -139,6 +153,7 @@ fn a_hook_has_neither_the_key_nor_the_scratch_of_the_models_commands() {
          reach=no; for dir in $(cat where); do ls $dir >/dev/null 2>&1 && reach=yes; echo x > $dir/put 2>/dev/null && reach=yes; done\n\
          echo \"{\\\"context\\\":\\\"keys=$keys mine=$mine theirs=$theirs reach=$reach passed=$PASSED_TOKEN\\\"}\"\n",
     );
+    with_layers(&place, layers);
     let server = Server::start([
         Reply::calls([super::support::model_server::Call::json(
             "c1",
@@ -156,6 +171,8 @@ fn a_hook_has_neither_the_key_nor_the_scratch_of_the_models_commands() {
     done.assert(0, "completed", "completed");
     let told = told(&done).concat();
     let scratch = place.read("ws/where");
+    let seen = place.read("ws/seen");
+    assert!(!seen.starts_with("ours"), "{seen}");
     assert!(scratch.contains("/scratch/"), "{scratch}");
     assert!(told.contains("keys=0 mine=ours theirs=0"), "{told}");
     // Without namespaces the folder of the others is there and closed; with them it is not there.
@@ -457,12 +474,19 @@ fn a_replay_has_the_same_verdicts_without_a_hook_and_with_them() {
 
 #[test]
 fn hooks_keep_to_the_protected_places_and_are_protected_themselves() {
+    for layers in LAYERS {
+        protected(layers);
+    }
+}
+
+fn protected(layers: &str) {
     let rewrite =
         patch("*** Begin Patch\n*** Update File: guard.sh\n@@\n-exit 9\n+exit 0\n*** End Patch");
     let place = place(
         "before_tool:\n  - { run: sh guard.sh, tools: [exec_command] }\nafter_tool: [ HOOK(evil.sh) ]",
         &[&rewrite, &command("touch a")],
     );
+    with_layers(&place, layers);
     place.write("ws/guard.sh", "exit 9\n");
     place.write(
         "hooks/evil.sh",
