@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::protocol::{Outcome, State};
 use crate::rollout::Masker;
 use crate::spec::Settings;
-use crate::tools::{Registry, TOOL_NAMES};
+use crate::tools::{Registry, tool_names};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,13 +67,14 @@ pub(super) fn open(settings: &Settings, with: Surroundings<'_>) -> Result<Hooks,
 
 /// A guard that fits no tool would never be asked, and nobody would notice.
 pub(super) fn check_tools(settings: &Settings, registry: &Registry) -> Result<(), Refusal> {
-    let plan = registry.plan();
-    let known: Vec<&str> = plan.names().into_iter().chain(TOOL_NAMES.iter().copied()).collect();
+    let (plan, names) = (registry.plan(), tool_names());
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let known: Vec<&str> = plan.names().into_iter().chain(names.iter().copied()).collect();
     for hook in list(settings) {
         let lost = hook.tools.iter().find(|glob| !known.iter().any(|name| matches(glob, name)));
         if let Some(glob) = lost {
             let text = format!("hooks.{}.tools: {glob:?} fits no tool", hook.label());
-            let hint = format!("the tools are: {}", TOOL_NAMES.join(", "));
+            let hint = format!("the tools are: {}", names.join(", "));
             return Err(Box::new(Outcome::new(State::Invalid, "spec.hooks", text).hint(hint)));
         }
     }

@@ -32,7 +32,7 @@ pub use list_files::ListFiles;
 pub use processes::{MAX_LIVE, Processes, Settled, end_all, last_words, settle};
 pub use progress::{NamedFile, PatchWatch};
 pub use read_file::ReadFile;
-pub use registry::{Registry, TOOL_NAMES, ToolPlan, standard_tools};
+pub use registry::{Registry, ToolPlan, standard_tools, tool_names};
 pub use update_plan::UpdatePlan;
 pub use world::{ToolLimits, ToolWorld};
 pub use write_stdin::WriteStdin;

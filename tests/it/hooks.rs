@@ -565,3 +565,35 @@ fn a_dry_run_lists_the_hooks_and_runs_none() {
     assert!(done.stdout.contains("hook run_end[0]: bash "), "{}", done.stdout);
     assert!(!place.exists("ws/CANARY"));
 }
+
+#[test]
+fn a_hook_is_tried_without_a_model_and_leaves_the_workspace_alone() {
+    let place =
+        place("before_tool: [ HOOK(guard.sh), \"true\" ]\nstop: [ \"echo x > CANARY\" ]", &[]);
+    place.write(
+        "hooks/guard.sh",
+        "grep -q evil && echo '{\"decision\":\"deny\",\"reason\":\"evil\"}'; echo looked >&2; exit 0\n",
+    );
+    let test =
+        |args: &[&str]| turnkey(&place, &[&["hook", "test", "-f", "spec.yaml"][..], args].concat());
+    let (status, stdout, stderr) = test(&["before_tool"]);
+    assert_eq!(status, 0, "{stdout}{stderr}");
+    assert!(stdout.contains("before_tool[0]: allow") && stdout.contains("before_tool[1]: allow"));
+    assert!(stdout.contains("printed: looked"), "{stdout}");
+    let asked = r#"{"arguments": {"cmd": "sh evil.sh"}}"#;
+    let (status, stdout, _) = test(&["before_tool[0]", "--json", "--input", asked]);
+    let record: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(
+        (status, &record["outcome"], &record["reason"]),
+        (1, &"deny".into(), &"evil".into())
+    );
+    assert_eq!(test(&["stop"]).0, 0);
+    assert!(!place.exists("ws/CANARY"));
+    let (status, _, stderr) = test(&["stop[1]"]);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("before_tool[0], before_tool[1], stop[0]"), "{stderr}");
+    for kind in ["runs", "scratch", "hooks", "store", "copy"] {
+        let left = fs::read_dir(place.path("home/.local/state/turnkey").join(kind)).unwrap();
+        assert_eq!(left.count(), 0, "{kind}");
+    }
+}
