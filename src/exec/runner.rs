@@ -212,8 +212,10 @@ impl Executor {
             Some(report) => return Err(refusal(report)),
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
-        // While the command works, the next one's launcher gets ready.
-        *self.ready() = Waiting::start(&self.config.launcher, Wiring::Closed).ok();
+        // While the command works, the next one's launcher gets ready; who converses needs another kind.
+        if answer == 0 {
+            *self.ready() = Waiting::start(&self.config.launcher, Wiring::Closed).ok();
+        }
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
         Ok(Live::attend(launched, Bounds { timeout, output: limits.output, answer }, log))
     }

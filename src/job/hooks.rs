@@ -7,7 +7,7 @@ use crate::hooks::{Hook, Hooks, Runner, matches};
 use crate::policy::Policy;
 use crate::protocol::{Outcome, State};
 use crate::rollout::Masker;
-use crate::spec::Settings;
+use crate::spec::{Fault, Faults, Settings, Spec};
 use crate::tools::{Registry, tool_names};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,13 +65,35 @@ pub(super) fn open(settings: &Settings, with: Surroundings<'_>) -> Result<Hooks,
     Ok(Hooks::live(list, runner, with.began_by))
 }
 
-/// A guard that fits no tool would never be asked, and nobody would notice.
+/// What is wrong with the hooks of a spec that only those who know the tools can tell: a guard that fits
+/// none would never be asked, and nobody would notice.
+pub fn hook_faults(spec: &Spec) -> Vec<Fault> {
+    let names = tool_names();
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let mut faults = Faults::new(spec.file.clone());
+    let hooks = spec.hooks.as_ref().map(|hooks| hooks.value.as_slice()).unwrap_or_default();
+    for (at, hook) in hooks.iter().enumerate() {
+        let index = hooks[..at].iter().filter(|other| other.point == hook.point).count();
+        for glob in hook.tools.iter().filter(|glob| !fits(glob, &names)) {
+            let text =
+                format!("hooks.{}[{index}].tools: {glob:?} fits no tool", hook.point.as_str());
+            faults.add(hook.at, text, format!("the tools are: {}", names.join(", ")));
+        }
+    }
+    faults.list
+}
+
+fn fits(glob: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| matches(glob, name))
+}
+
+/// The same for hooks that a record names, against the tools that this run has.
 pub(super) fn check_tools(settings: &Settings, registry: &Registry) -> Result<(), Refusal> {
     let (plan, names) = (registry.plan(), tool_names());
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let known: Vec<&str> = plan.names().into_iter().chain(names.iter().copied()).collect();
     for hook in list(settings) {
-        let lost = hook.tools.iter().find(|glob| !known.iter().any(|name| matches(glob, name)));
+        let lost = hook.tools.iter().find(|glob| !fits(glob, &known));
         if let Some(glob) = lost {
             let text = format!("hooks.{}.tools: {glob:?} fits no tool", hook.label());
             let hint = format!("the tools are: {}", names.join(", "));

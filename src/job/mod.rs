@@ -36,6 +36,7 @@ pub use examine::{Examination, ToExamine, examine};
 pub use find::{FoundRun, find_run};
 pub use folder::RunFolder;
 pub use hook_test::{HookTest, test_hooks};
+pub use hooks::hook_faults;
 pub use logs::{CommandLog, RunLogs};
 pub use operator::{Answer, apply_patch, apply_run};
 pub use past::{Past, PastTurn};
