@@ -2,8 +2,7 @@
 //! but by failing: what they change in the tree comes after the diff and is undone.
 
 use super::outcome;
-use super::run::{Controls, Face};
-use super::run::{Taken, Watcher};
+use super::run::{Controls, Face, Taken, Watcher};
 use crate::clock;
 use crate::hooks::{Answer, Hook, HookPoint};
 use crate::protocol::{CallId, Event, EventMsg, Outcome, State, SubmissionId};

@@ -248,11 +248,11 @@ async fn run_calls(
     turn.progress.update(|summary| summary.calls = counts);
     halted.map_err(failed)?;
     hooked::tell_notes(turn, memory, observer.notes()).await?;
-    hooked::failure(turn)?;
     allowed?;
     if turn.context.cancel.is_cancelled() {
         return Err(turn.aborted());
     }
+    hooked::failure(turn)?;
     end.map_or(Ok(()), Err)
 }
 

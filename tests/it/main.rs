@@ -8,6 +8,7 @@ mod ends;
 mod escape;
 mod exec;
 mod github;
+mod hook_ends;
 mod hooks;
 mod killed;
 mod live;
