@@ -12,7 +12,7 @@ use divan::Bencher;
 use turnkey::diff::{DiffOptions, write_diff};
 use turnkey::patch::{Change, FileState, Files, NewFile, Plan};
 use turnkey::policy::WritePermit;
-use turnkey::workspace::{Limits, Options, Workspace};
+use turnkey::workspace::{CallRef, Limits, Options, Workspace};
 
 const FILES: usize = 100_000;
 const FOLDERS: usize = 1_000;
@@ -130,7 +130,7 @@ fn capture_start_100k_all_hashed(bencher: Bencher) {
 #[divan::bench(sample_count = 10)]
 fn look_after_a_command_100k(bencher: Bencher) {
     let mut workspace = captured(&tree().clean);
-    bencher.bench_local(|| workspace.after_command("call").expect("looks"));
+    bencher.bench_local(|| workspace.after_command(&CallRef::command("call")).expect("looks"));
 }
 
 #[divan::bench(sample_count = 10)]

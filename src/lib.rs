@@ -17,6 +17,7 @@ pub mod model;
 pub mod exec;
 pub mod workspace;
 pub mod rollout;
+pub mod hooks;
 // Mind and hands
 pub mod context;
 pub mod tools;

@@ -20,27 +20,31 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("exec", &["clock", "policy"]),
     ("workspace", &["clock", "policy", "patch", "diff"]),
     ("rollout", &["clock", "protocol"]),
+    ("hooks", &["clock", "protocol", "spec", "policy", "exec", "rollout"]),
     // Mind and hands
     ("context", &["protocol"]),
-    ("tools", &["clock", "protocol", "policy", "patch", "exec", "workspace", "rollout", "context"]),
     (
-        "verify",
+        "tools",
         &[
             "clock",
             "protocol",
             "policy",
-            "diff",
+            "patch",
             "exec",
             "workspace",
             "rollout",
+            "hooks",
             "context",
-            "tools",
         ],
     ),
+    ("verify", &["clock", "protocol", "diff", "exec", "workspace", "rollout", "context", "tools"]),
     // Runtime
     (
         "session",
-        &["clock", "protocol", "spec", "policy", "model", "rollout", "context", "tools", "verify"],
+        &[
+            "clock", "protocol", "spec", "policy", "model", "rollout", "hooks", "context", "tools",
+            "verify",
+        ],
     ),
     (
         "job",
@@ -54,6 +58,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "exec",
             "workspace",
             "rollout",
+            "hooks",
             "context",
             "tools",
             "verify",
@@ -286,13 +291,17 @@ fn the_table_stands_in_architecture_md() {
     }
 }
 
-/// Only `verify` names commands of the operator; everything else that runs was judged.
+/// One place makes Permits for commands of the operator, and only checks and hooks are such commands;
+/// everything else that runs was judged.
 #[test]
-fn operator_permits_are_made_in_one_room() {
+fn operator_permits_are_made_in_one_place_for_checks_and_hooks() {
     for (room, path, text) in sources() {
         let code = code(&text);
         if room != "policy" && code.contains("ExecPermit::operator(") {
-            assert_eq!(room, "verify", "{}", path.display());
+            assert_eq!(path, Path::new("exec/operator.rs"));
+        }
+        if room != "exec" && code.contains("OperatorCommand {") {
+            assert!(["verify", "hooks"].contains(&room.as_str()), "{}", path.display());
         }
     }
 }

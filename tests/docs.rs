@@ -124,3 +124,16 @@ fn policies_in_the_pages_are_policies() {
     }
     assert!(seen > 0);
 }
+
+/// The hooks of their page must be those of a spec.
+#[test]
+fn the_hooks_of_their_page_are_hooks() {
+    let page = fs::read_to_string(root().join("docs/hooks.md")).unwrap();
+    let blocks: Vec<&str> = page.split("```yaml\n").skip(1).collect();
+    assert_eq!(blocks.len(), 1);
+    for block in blocks {
+        let yaml = format!("version: 1\ntask: t\n{}", block.split("```").next().unwrap());
+        let spec = turnkey::spec::parse("hooks.md", &yaml).unwrap_or_else(|f| panic!("{f:?}"));
+        assert_eq!(turnkey::job::hook_faults(&spec), []);
+    }
+}

@@ -145,7 +145,11 @@ fn user_id() -> u32 {
 fn read_spec(path: &Path) -> Result<Spec, Refused> {
     let name = path.display().to_string();
     let source = read_text(path)?;
-    Ok(spec::parse(&name, &source)?)
+    let spec = spec::parse(&name, &source)?;
+    match job::hook_faults(&spec) {
+        faults if faults.is_empty() => Ok(spec),
+        faults => Err(faults.into()),
+    }
 }
 
 /// The task as typed or piped in. Standard input is read only where it was asked for: `-`, or no task

@@ -5,8 +5,8 @@ use crate::clock;
 use crate::job::{Artifacts, CommandLog, Leftover, RunEnd, RunLogs};
 use crate::protocol::{Outcome, State};
 use crate::report::{
-    self, ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Finish, Output, Prices,
-    Reporter, ResultRecord, ToolCalls, summary, write_atomic, write_result,
+    self, ArtifactPaths, ChangedFile, Check, Cost, Denial, Digests, Finish, HookRuns, Output,
+    Prices, Reporter, ResultRecord, ToolCalls, summary, write_atomic, write_result,
 };
 use crate::rollout::Masker;
 use crate::session::cost;
@@ -128,6 +128,7 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
             reason: denied.reason.clone(),
         })
         .collect();
+    record.hooks = hooks(end, leftover);
     record.processes = end.collected.processes.clone();
     let logs = leftover.folder.logs.as_ref().map(RunLogs::kept).unwrap_or_default();
     record.command_logs = logs.into_iter().map(command_log).collect();
@@ -150,6 +151,21 @@ fn record(end: &RunEnd, leftover: &Leftover, at: &Finishing<'_>) -> ResultRecord
         ..Digests::default()
     };
     record
+}
+
+fn hooks(end: &RunEnd, leftover: &Leftover) -> Vec<HookRuns> {
+    let runs = leftover.hooks.iter().map(|hook| {
+        let counts = end.collected.hooks.get(&hook.label()).copied().unwrap_or_default();
+        HookRuns {
+            hook: hook.label(),
+            command: hook.run.clone(),
+            times: counts.times,
+            denials: counts.denials,
+            errors: counts.errors,
+            duration_ms: counts.duration_ms,
+        }
+    });
+    runs.collect()
 }
 
 fn command_log(log: CommandLog) -> report::CommandLog {

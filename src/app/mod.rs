@@ -11,6 +11,7 @@ mod exec_input;
 pub mod exit;
 mod faults;
 mod finish;
+mod hook;
 mod host;
 mod policy;
 mod replay;
@@ -72,6 +73,7 @@ async fn dispatch(cli: Cli, output: &Output, started: std::time::Instant) -> u8 
         Command::Rollout { command } => rollout::run(command, output).await,
         Command::Policy { command } => policy::run(command, output).await,
         Command::Spec { command } => spec::run(command, output).await,
+        Command::Hook { command } => hook::run(command, output, started).await,
         Command::Doctor(args) if args.model.is_some() => doctor_model::run(&args, output).await,
         Command::Doctor(args) => doctor::run(args, output).await,
         Command::Completions { shell } => {

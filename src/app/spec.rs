@@ -2,6 +2,7 @@
 
 use super::{exit, lines, refuse};
 use crate::cli::SpecCommand;
+use crate::job;
 use crate::model::{Script, script_schema};
 use crate::report::Output;
 use crate::spec::{self, Fault, Spec, yaml};
@@ -27,7 +28,10 @@ async fn check(file: &Path, output: &Output) -> u8 {
     let checked = if is_script(&name, &source) {
         Script::parse(&name, &source).map(|_| None)
     } else {
-        spec::parse(&name, &source).map(|spec| script_of(&spec))
+        spec::parse(&name, &source).and_then(|spec| match job::hook_faults(&spec) {
+            faults if faults.is_empty() => Ok(script_of(&spec)),
+            faults => Err(faults),
+        })
     };
     match checked {
         Ok(None) => output.stdout(format!("{name}: ok")).await,

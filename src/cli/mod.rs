@@ -42,6 +42,11 @@ pub enum Command {
         #[command(subcommand)]
         command: SpecCommand,
     },
+    /// Try the hooks of a spec.
+    Hook {
+        #[command(subcommand)]
+        command: HookCommand,
+    },
     /// Try the sandbox on this machine and say, clause by clause, what holds; with --model, ask the
     /// model what works.
     Doctor(DoctorArgs),
@@ -372,16 +377,37 @@ pub enum SpecCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub enum HookCommand {
+    /// Ask hooks as a run would, without a model and in a copy; status 0 when they allow.
+    Test(HookTestArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct HookTestArgs {
+    /// A point, as in "stop", or one of its hooks, as in "before_tool[1]"
+    pub hook: String,
+    /// The task spec that names the hooks
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub spec: PathBuf,
+    /// What they are asked about, as a JSON object, over a sample of the point
+    #[arg(long, value_name = "JSON")]
+    pub input: Option<String>,
+    /// Print the records, one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
 const EXIT_HELP: &str = "\
 Exit status:
   0    completed: the Turn completed; every check, expectation and required output holds
   2    invalid: arguments, spec, policy, workspace, no model; nothing ran
   10   unverified: checks, expectations or limits on change fail
-  11   blocked: the policy ended it, or nothing took effect and something was denied
+  11   blocked: the policy or a hook ended it, or nothing took effect and something was denied
   12   limit_reached: steps, tool calls, tokens, cost, equal failures
   13   model_failed: the model could not be used
   14   changes_found: only with --fail-on-changes
-  20   unavailable: something required could not be had (sandbox, disk for the record)
+  20   unavailable: something required could not be had (sandbox, hook, disk for the record)
   70   internal: a bug
   124  timed_out: the wall-clock limit
   129, 130, 143   interrupted: SIGHUP, SIGINT, SIGTERM";

@@ -114,6 +114,12 @@ pub fn live_processes(commands: &[String]) -> Item {
     Item::ours(Role::User, Fragment::Processes, marked("live_commands", &body))
 }
 
+/// What a hook of the operator's has to say; `name` is the hook.
+pub fn hook(name: &str, text: &str) -> Item {
+    let body = format!("From the operator's hook {name}:\n\n{}", Cap::head(text, Cap::of("hook")));
+    Item::ours(Role::Developer, Fragment::Hook, marked("hook", &body))
+}
+
 /// How much of a limit is left.
 pub fn budget(text: &str) -> Item {
     Item::ours(Role::Developer, Fragment::Budget, marked("budget", text))

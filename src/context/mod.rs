@@ -10,7 +10,7 @@ mod world;
 
 pub use fragments::{
     BASE_INSTRUCTIONS, Cap, EnvironmentFacts, Interruption, budget, check_feedback, environment,
-    interruption, live_processes, permissions, project_rules, task, untrusted,
+    hook, interruption, live_processes, permissions, project_rules, task, untrusted,
 };
 pub use history::{History, repaired};
 pub use world::{WorldSnapshot, WorldState};
@@ -23,6 +23,7 @@ pub const CAPS: &[(&str, usize)] = &[
     ("world_state", 16 * 1024),
     ("task", 1024 * 1024),
     ("check_feedback", 24 * 1024),
+    ("hook", 20 * 1024),
     ("processes", 16 * 1024),
     ("interruption", 16 * 1024),
     ("tool_output", 64 * 1024),

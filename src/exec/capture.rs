@@ -23,6 +23,9 @@ pub struct Capture {
     stderr_tail: Ring,
     total: u64,
     stderr_total: u64,
+    /// The beginning of standard output alone, where somebody reads it as an answer.
+    answer: Vec<u8>,
+    answer_limit: usize,
 }
 
 impl Capture {
@@ -36,7 +39,14 @@ impl Capture {
             stderr_tail: Ring::new((limit / 8).max(256)),
             total: 0,
             stderr_total: 0,
+            answer: Vec::new(),
+            answer_limit: 0,
         }
+    }
+
+    /// Keeps the first `answer` bytes of standard output also by themselves.
+    pub fn with_answer(limit: usize, answer: usize) -> Self {
+        Self { answer_limit: answer, ..Self::new(limit) }
     }
 
     pub fn push(&mut self, stream: Stream, chunk: &[u8]) {
@@ -44,6 +54,9 @@ impl Capture {
         if stream == Stream::Stderr {
             self.stderr_total += chunk.len() as u64;
             self.stderr_tail.push(chunk);
+        } else {
+            let room = self.answer_limit - self.answer.len();
+            self.answer.extend_from_slice(&chunk[..room.min(chunk.len())]);
         }
         let room = self.head_limit - self.head.len();
         let (first, rest) = chunk.split_at(room.min(chunk.len()));
@@ -93,6 +106,7 @@ impl Capture {
                 text: lossy(&whole, false, false),
                 total: self.total,
                 stderr_total: self.stderr_total,
+                answer: self.answer,
                 ..Captured::default()
             };
         }
@@ -111,6 +125,7 @@ impl Capture {
             total: self.total,
             stderr_total: self.stderr_total,
             cut,
+            answer: self.answer,
         }
     }
 }
@@ -130,6 +145,8 @@ pub struct Captured {
     pub stderr_total: u64,
     /// Bytes that were not kept.
     pub cut: u64,
+    /// The beginning of standard output, as bytes; nothing unless it was asked for.
+    pub answer: Vec<u8>,
 }
 
 impl Captured {
@@ -248,6 +265,15 @@ mod tests {
         let out = captured(1024, &[(Stream::Stdout, b"\xff\xfe\x80ok\0\xed\xa0\x80")]);
         assert!(out.text.contains("ok"));
         assert_eq!(out.total, 9);
+    }
+
+    #[test]
+    fn an_answer_is_kept_apart_and_bounded() {
+        let mut capture = Capture::with_answer(1024, 4);
+        capture.push(Stream::Stdout, b"ab");
+        capture.push(Stream::Stderr, b"noise");
+        capture.push(Stream::Stdout, b"cde");
+        assert_eq!(capture.finish().answer, b"abcd");
     }
 
     #[test]

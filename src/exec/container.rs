@@ -10,11 +10,13 @@ use super::engine::{Answer, Engine, Runtime};
 use super::host::{Host, Work, script, unconfined};
 use super::launched::Wiring;
 use super::order::{Afterwards, Finding, Order, Setting};
+use super::runner::Beside;
 use super::sandbox::{Confinement, Grade, Sandbox, Wall};
 use crate::policy::{Command, Network};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -80,7 +82,8 @@ pub struct Container {
     has_bash: bool,
     /// An init process of the engine's own, which passes signals on and reaps.
     init: bool,
-    next: AtomicU64,
+    /// Shared by all that run in it, for names.
+    next: Arc<AtomicU64>,
 }
 
 impl Container {
@@ -105,7 +108,7 @@ impl Container {
             image: String::new(),
             has_bash: false,
             init: true,
-            next: AtomicU64::new(0),
+            next: Arc::default(),
             config,
         };
         match container.config.place.clone() {
@@ -384,6 +387,20 @@ impl Host for Container {
         self.has_bash
     }
 
+    fn beside(&self, own: &Beside) -> Arc<dyn Host> {
+        let mut config = self.config.clone();
+        config.scratch.clone_from(&own.scratch);
+        config.read.extend(own.read.iter().cloned());
+        Arc::new(Self {
+            mounts: mounts(&config),
+            image: self.image.clone(),
+            has_bash: self.has_bash,
+            init: self.init,
+            next: self.next.clone(),
+            config,
+        })
+    }
+
     fn leave(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Place::Name(_) = self.config.place {
@@ -511,7 +528,7 @@ mod tests {
             image: "sha256:abc".into(),
             has_bash: true,
             init: false,
-            next: AtomicU64::new(7),
+            next: Arc::new(AtomicU64::new(7)),
         }
     }
 

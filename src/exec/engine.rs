@@ -107,7 +107,7 @@ impl Engine {
                 });
             }
         }
-        let live = Live::attend(launched, Bounds { timeout, output: 64 * 1024 }, None);
+        let live = Live::attend(launched, Bounds { timeout, output: 64 * 1024, answer: 0 }, None);
         let done = live.finished(&CancellationToken::new()).await?;
         Ok(Answer { end: done.end, text: done.output.text })
     }

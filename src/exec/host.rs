@@ -3,7 +3,8 @@
 
 use super::launched::Wiring;
 use super::order::{Order, Setting};
-use super::sandbox::Sandbox;
+use super::runner::Beside;
+use super::sandbox::{OwnScratch, Sandbox};
 use super::{CleanPath, ExecError};
 use crate::policy::{Command, Network};
 use futures_util::future::BoxFuture;
@@ -25,6 +26,8 @@ pub trait Host: Send + Sync {
     fn order(&self, work: Work<'_>) -> Result<(Setting, Order), ExecError>;
     /// Whether scripts of the model can run at all.
     fn has_bash(&self) -> bool;
+    /// The same place for commands that have a scratch of their own.
+    fn beside(&self, own: &Beside) -> Arc<dyn Host>;
     /// At the end of a run: takes away whatever of it is left there.
     fn leave(&self) -> BoxFuture<'_, ()>;
 }
@@ -85,6 +88,14 @@ impl Host for Local {
 
     fn has_bash(&self) -> bool {
         self.bash.is_some()
+    }
+
+    fn beside(&self, own: &Beside) -> Arc<dyn Host> {
+        Arc::new(Self {
+            sandbox: Arc::new(OwnScratch::new(self.sandbox.clone(), own)),
+            bash: self.bash.clone(),
+            sh: self.sh.clone(),
+        })
     }
 
     fn leave(&self) -> BoxFuture<'_, ()> {

@@ -48,6 +48,8 @@ pub enum InputError {
 pub(super) struct Bounds {
     pub timeout: Duration,
     pub output: usize,
+    /// Bytes of standard output that are kept by themselves.
+    pub answer: usize,
 }
 
 /// A command at work, or one that has just ended.
@@ -104,7 +106,7 @@ impl Live {
     ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                capture: Capture::new(bounds.output),
+                capture: Capture::with_answer(bounds.output, bounds.answer),
                 limit: bounds.output,
                 total: 0,
                 unread_input: 0,
@@ -199,6 +201,13 @@ impl Live {
         }
         drop(state);
         self.ask(Ask::Write(bytes.to_vec()))
+    }
+
+    /// All that a command is to read, however much it is, and nothing after it. One that does not read
+    /// it to the end may do so.
+    pub(super) fn feed(&self, bytes: Vec<u8>) -> Result<(), InputError> {
+        self.ask(Ask::Write(bytes))?;
+        self.ask(Ask::EndOfInput)
     }
 
     /// Says that no more input comes: closes a pipe, types Ctrl-D on a terminal.

@@ -18,6 +18,7 @@ mod launcher;
 mod launchers;
 mod live;
 mod log;
+mod operator;
 pub mod order;
 mod programs;
 mod proxy;
@@ -39,10 +40,11 @@ pub use launcher::LAUNCHER_ARG;
 pub use launchers::Launchers;
 pub use live::{End, InputError, Live};
 pub use log::{LogEnd, OutputLog, OutputLogs};
+pub use operator::OperatorCommand;
 pub use programs::CleanPath;
 pub use proxy::HostsProxy;
 pub use pty::Size;
-pub use runner::{Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
+pub use runner::{Beside, Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
 pub use starter::launcher_main;
 
 /// What can go wrong before a command has run at all.

@@ -11,6 +11,7 @@ use super::order::{Finding, Order, ProbeOrder, Report, Setting};
 use super::sandbox::{Confinement, Identity, Sandbox};
 use super::{CleanPath, ExecError};
 use crate::policy::ExecPermit;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,17 @@ pub struct ExecutorConfig {
     pub sandbox: Arc<dyn Sandbox>,
     pub environment: Environment,
     pub path: CleanPath,
+}
+
+/// What commands beside the model's own have for themselves.
+#[derive(Debug, Clone)]
+pub struct Beside {
+    pub environment: Environment,
+    /// HOME and TMPDIR of these commands, and those of the others, which they do not get.
+    pub scratch: PathBuf,
+    pub instead_of: PathBuf,
+    /// Files that they may read besides.
+    pub read: Vec<PathBuf>,
 }
 
 /// Runs permitted commands.
@@ -186,6 +198,45 @@ impl Executor {
         wiring: Wiring,
         limits: RunLimits,
     ) -> Result<Live, ExecError> {
+        self.begin(permit, wiring, limits, 0).await
+    }
+
+    /// Runs one permitted command that reads `input` and whose standard output is an answer, of which
+    /// the first `answer` bytes are kept apart.
+    pub async fn converse(
+        &self,
+        permit: ExecPermit,
+        input: Vec<u8>,
+        answer: usize,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Finished, ExecError> {
+        let live = self.begin(permit, Wiring::Open, limits, answer).await?;
+        // One that has ended by now reads nothing.
+        let _ = live.feed(input);
+        live.finished(cancel).await
+    }
+
+    /// The same executor for commands of the operator's own: other variables, another scratch, and
+    /// files of theirs to read.
+    pub fn beside(&self, own: Beside) -> Self {
+        let host = self.host.beside(&own);
+        let config = ExecutorConfig {
+            launchers: self.config.launchers.clone(),
+            sandbox: self.config.sandbox.clone(),
+            environment: own.environment,
+            path: self.config.path.clone(),
+        };
+        Self::on(host, config)
+    }
+
+    async fn begin(
+        &self,
+        permit: ExecPermit,
+        wiring: Wiring,
+        limits: RunLimits,
+        answer: usize,
+    ) -> Result<Live, ExecError> {
         let attributes = permit.attributes();
         let (setting, mut order) = self.host.order(Work {
             command: permit.command(),
@@ -202,8 +253,12 @@ impl Executor {
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
         }
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
-        let live = Live::attend(launched, Bounds { timeout, output: limits.output }, log);
-        self.get_ready(setting, &live);
+        let bounds = Bounds { timeout, output: limits.output, answer };
+        let live = Live::attend(launched, bounds, log);
+        // Who converses needs another kind.
+        if answer == 0 {
+            self.get_ready(setting, &live);
+        }
         Ok(live)
     }
 

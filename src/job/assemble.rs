@@ -2,6 +2,7 @@
 
 use super::artifacts::Artifacts;
 use super::folder::RunFolder;
+use super::hooks;
 use super::prepare::{
     Hands, Place, Refusal, RunInput, open_model, opening, turn_config, unavailable, verifier,
 };
@@ -59,6 +60,7 @@ pub(super) async fn make(
             going_parts(input, going, &place, folder, exec.world, model, masker, warnings)?
         }
     };
+    hooks::check_tools(&input.settings, &parts.registry)?;
     Ok(Made { place, exec_grades: exec.grades, parts, parent })
 }
 

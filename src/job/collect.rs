@@ -4,6 +4,7 @@ use crate::protocol::{
     CallId, Event, EventMsg, ProcessEnd, RuleRef, TurnEnd, TurnSummary, Verdict,
 };
 use crate::rollout::{CheckPhase, CheckRecord};
+use std::collections::BTreeMap;
 
 /// At the most this many of a kind are kept for the result; the rollout has them all.
 const MAX_KEPT: usize = 1_000;
@@ -20,6 +21,15 @@ pub struct DeniedCall {
     pub reason: String,
 }
 
+/// How often a hook ran, and with what answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HookCounts {
+    pub times: u64,
+    pub denials: u64,
+    pub errors: u64,
+    pub duration_ms: u64,
+}
+
 /// Gathered while a run works.
 #[derive(Debug, Default)]
 pub struct Collected {
@@ -28,6 +38,8 @@ pub struct Collected {
     pub warnings: Vec<String>,
     /// Commands that outlived their call.
     pub processes: Vec<ProcessEnd>,
+    /// What became of each hook that was asked or told, by its name.
+    pub hooks: BTreeMap<String, HookCounts>,
     pub end: Option<(TurnEnd, TurnSummary)>,
 }
 
@@ -53,6 +65,13 @@ impl Collected {
             }
             EventMsg::ProcessEnded { process } if self.processes.len() < MAX_KEPT => {
                 self.processes.push(process.clone());
+            }
+            EventMsg::HookDone { hook, outcome, duration_ms, .. } => {
+                let counts = self.hooks.entry(hook.clone()).or_default();
+                counts.times += 1;
+                counts.denials += u64::from(matches!(outcome.as_str(), "deny" | "block"));
+                counts.errors += u64::from(matches!(outcome.as_str(), "error" | "timeout"));
+                counts.duration_ms += duration_ms;
             }
             EventMsg::TurnEnded { end, summary, .. } => {
                 self.end = Some((end.clone(), summary.as_ref().clone()));

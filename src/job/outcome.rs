@@ -44,10 +44,21 @@ fn candidates(facts: &Facts<'_>) -> Vec<Outcome> {
     all
 }
 
-fn interrupted(signal: Signal) -> Outcome {
+pub(super) fn interrupted(signal: Signal) -> Outcome {
     let message = format!("the run was interrupted by {}", signal.name());
     Outcome::new(State::Interrupted(signal), "interrupted", message).retryable(true)
 }
+
+/// The time limit was reached after the Turn.
+pub(super) fn out_of_time() -> Outcome {
+    let message = "the time limit was reached while hooks were told of the end";
+    Outcome::new(State::TimedOut, "limit.time", message)
+        .hint("raise limits.time (--timeout), or shorten what run_end does")
+        .retryable(true)
+}
+
+pub(super) const HOOK_HINT: &str =
+    "what it printed is in the rollout (turnkey rollout show --json); mend the hook";
 
 /// A Turn that completed can still fall short of what the operator asked for.
 fn completed(facts: &Facts<'_>) -> Vec<Outcome> {
@@ -105,6 +116,8 @@ fn aborted(signal: Option<Signal>, reason: &str, message: &str) -> Outcome {
             .hint("raise the limit in the spec or by its flag; the diff so far is kept"),
         _ if reason.starts_with("policy.") => Outcome::new(State::Blocked, reason, message)
             .hint("allow what the task needs in the policy, or narrow the task"),
+        _ if reason.starts_with("hook.") => Outcome::new(State::Blocked, reason, message)
+            .hint("the operator's own hook refused it; its reason is in the message"),
         // Whoever interrupts without a signal is the controlling side going away.
         _ => Outcome::new(State::Interrupted(signal.unwrap_or(Signal::Term)), reason, message)
             .retryable(true),
@@ -114,10 +127,11 @@ fn aborted(signal: Option<Signal>, reason: &str, message: &str) -> Outcome {
 fn failed(reason: &str, message: &str, retryable: bool) -> Outcome {
     let state = match reason.split('.').next() {
         Some("model") => State::ModelFailed,
-        Some("rollout" | "workspace" | "artifacts" | "sandbox") => State::Unavailable,
+        Some("rollout" | "workspace" | "artifacts" | "sandbox" | "hook") => State::Unavailable,
         _ => State::Internal,
     };
-    Outcome::new(state, reason, message).retryable(retryable)
+    let hint = if reason.starts_with("hook.") { HOOK_HINT } else { "" };
+    Outcome::new(state, reason, message).hint(hint).retryable(retryable)
 }
 
 #[cfg(test)]
@@ -164,6 +178,8 @@ mod tests {
             (aborted_by("policy.on_deny"), State::Blocked),
             (aborted_by("interrupted"), State::Interrupted(Signal::Term)),
             (fail("model.auth"), State::ModelFailed),
+            (aborted_by("hook.user_prompt"), State::Blocked),
+            (fail("hook.user_prompt"), State::Unavailable),
             (fail("rollout.write"), State::Unavailable),
             (fail("internal.turn"), State::Internal),
             (fail("never.heard.of"), State::Internal),

@@ -5,6 +5,7 @@ use super::artifacts::Artifacts;
 use super::assemble::{Made, make};
 use super::container;
 use super::folder::RunFolder;
+use super::hooks;
 use super::isolate;
 use super::logs::RunLogs;
 use super::places::{self, Surroundings};
@@ -82,6 +83,8 @@ pub struct Prepared {
     pub warnings: Vec<String>,
     pub settings: Settings,
     pub started: Instant,
+    /// Where its files are published.
+    pub artifacts: PathBuf,
     /// Where the work really happens: the workspace, or its copy.
     pub root: PathBuf,
     /// Where the settings were read from and their relative paths lead.
@@ -157,6 +160,7 @@ pub async fn prepare(
         warnings,
         started: input.started,
         root: place.workspace,
+        artifacts: artifacts.map_or_else(|| folder.dir.clone(), |folder| folder.path().to_owned()),
         settings: input.settings,
         folder,
     })
@@ -191,6 +195,7 @@ impl Place {
             artifacts.map(|artifacts| artifacts.path().to_owned()),
         ];
         protected.extend(named.into_iter().flatten());
+        protected.extend(hooks::files(&input.settings, &workspace));
         let protected = protected.iter().map(|path| absolute(path)).collect();
         let untrusted = input.is_untrusted();
         let ground = ground(&workspace, input.home.clone(), protected, untrusted);
@@ -330,7 +335,8 @@ impl Hands {
             spec::Environment::Container(container) => Some(container),
         };
         let path = if contained.is_some() { CleanPath::inside() } else { outside.clone() };
-        let environment = environment(input, place, folder, &path);
+        let environment = environment(input, place, &folder.scratch, &path);
+        let own_environment = self::environment(input, place, &folder.hooks, &path);
         let mut programs = path.folders().to_vec();
         programs.extend(environment.tool_homes().iter().cloned());
         let mut protected = place.ground.protected.clone();
@@ -379,6 +385,16 @@ impl Hands {
             .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?;
         workspace.guard(guarded);
         let limits = tool_limits(policy);
+        let began_by = input.going.as_ref().map_or("exec", |going| going.kind.as_str());
+        let with = hooks::Surroundings {
+            executor: &executor,
+            environment: own_environment,
+            policy,
+            folder,
+            masker: masker.clone(),
+            began_by,
+        };
+        let hooks = hooks::open(&input.settings, with)?;
         let world = ToolWorld::new(
             place.policy.clone(),
             Arc::new(executor),
@@ -387,7 +403,7 @@ impl Hands {
             limits,
             Arc::new(Mutex::new(workspace)),
         );
-        Ok(Self { world, grades, logs })
+        Ok(Self { world: world.with_hooks(hooks), grades, logs })
     }
 }
 
@@ -400,12 +416,7 @@ fn tool_limits(policy: &Policy) -> ToolLimits {
     }
 }
 
-fn environment(
-    input: &RunInput,
-    place: &Place,
-    folder: &RunFolder,
-    path: &CleanPath,
-) -> Environment {
+fn environment(input: &RunInput, place: &Place, scratch: &Path, path: &CleanPath) -> Environment {
     let rules = place.policy.environment();
     let passed = rules
         .pass
@@ -416,7 +427,7 @@ fn environment(
     safe_directories.extend(repository_around(&place.workspace));
     safe_directories.dedup();
     let made_of = EnvironmentInput {
-        scratch: folder.scratch.clone(),
+        scratch: scratch.to_owned(),
         // The tools of the operator's home are not in a container.
         home: input.home.clone().filter(|_| !path.value().is_empty()),
         passed,
@@ -536,6 +547,9 @@ pub fn dry_run(prepared: &Prepared) -> String {
     text.push_str("\n\nsandbox:\n");
     for grade in &prepared.grades {
         text.push_str(&format!("  {}: {} ({})\n", grade.clause, grade.held.words(), grade.by));
+    }
+    for hook in prepared.parts.world.hooks.list() {
+        text.push_str(&format!("\nhook {}: {}", hook.label(), hook.run));
     }
     let plan = prepared.parts.registry.plan();
     text.push_str(&format!("\ntools: {}\n\nprompt:\n", plan.names().join(", ")));

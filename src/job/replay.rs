@@ -299,7 +299,7 @@ fn ends_apart(
     let outside = match recorded.end() {
         None => Some("the record ends without an end of the turn: the run was killed".to_owned()),
         Some(TurnEnd::Aborted { reason, message })
-            if !reason.starts_with("limit.") && !reason.starts_with("policy.")
+            if !["limit.", "policy.", "hook."].iter().any(|own| reason.starts_with(own))
                 || reason == "limit.time" =>
         {
             Some(format!("the turn was cut short from outside: {message}"))

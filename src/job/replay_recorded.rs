@@ -3,12 +3,14 @@
 //! make.
 
 use super::folder::RunFolder;
+use super::hooks;
 use super::prepare::{Refusal, RunInput, unavailable};
 use super::replay::{self, RecordedRun, Replayed, compare, model, rollout_in, throw_away};
 use super::trace::Normal;
 use crate::clock;
 use crate::exec::sandbox::NoSandbox;
 use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig};
+use crate::hooks::Hooks;
 use crate::model::RetryPolicy;
 use crate::policy::{Ground, OnDeny, PolicyFile};
 use crate::protocol::{
@@ -56,7 +58,7 @@ async fn run(
     let masker = Arc::new(Masker::new(input.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str()))));
     let rollout = RolloutWriter::create(&rollout_in(folder), masker.clone())
         .map_err(|error| unavailable("rollout.create", error.to_string(), error.hint()))?;
-    let world = world(input, folder, masker)?;
+    let world = world(recorded, input, folder, masker)?;
     let calls = Arc::new(Calls::of(recorded));
     let tools: Vec<Arc<dyn Tool>> = recorded
         .context
@@ -101,6 +103,7 @@ async fn run(
 
 /// A world that nothing looks at.
 fn world(
+    recorded: &RecordedRun,
     input: &RunInput,
     folder: &RunFolder,
     masker: Arc<Masker>,
@@ -134,14 +137,19 @@ fn world(
     };
     let workspace = Workspace::open(&folder.copy, options)
         .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?;
-    Ok(Arc::new(ToolWorld::new(
+    let world = ToolWorld::new(
         Arc::new(policy),
         Arc::new(executor),
         Arc::new(WorldFacts { path, writable: Vec::new(), reach: None }),
         masker,
         ToolLimits::default(),
         Arc::new(Mutex::new(workspace)),
-    )))
+    );
+    let asked = recorded.records.iter().filter_map(|record| match record {
+        Record::Hook(hook) => Some(hook.as_ref().clone()),
+        _ => None,
+    });
+    Ok(Arc::new(world.with_hooks(Hooks::recorded(hooks::list(&input.settings), asked))))
 }
 
 fn config(recorded: &RecordedRun) -> TurnConfig {
@@ -225,12 +233,18 @@ struct Calls(Mutex<HashMap<(String, String), VecDeque<RecordedCall>>>);
 
 impl Calls {
     fn of(recorded: &RecordedRun) -> Self {
-        let mut verdicts: HashMap<&CallId, &Verdict> = HashMap::new();
+        let mut verdicts: HashMap<&CallId, VecDeque<&Verdict>> = HashMap::new();
+        let mut replaced: HashMap<&CallId, Vec<String>> = HashMap::new();
         let mut results: HashMap<&CallId, &ToolResult> = HashMap::new();
         for record in &recorded.records {
             match record {
                 Record::Verdict { call_id: Some(id), verdict, .. } => {
-                    verdicts.insert(id, verdict);
+                    verdicts.entry(id).or_default().push_back(verdict);
+                }
+                Record::Hook(hook) => {
+                    if let (Some(id), Some(arguments)) = (&hook.call_id, &hook.arguments) {
+                        replaced.entry(id).or_default().push(arguments.to_string());
+                    }
                 }
                 Record::Item { item, .. } => {
                     if let Item::ToolResult(result) = item.as_ref() {
@@ -244,11 +258,15 @@ impl Calls {
         for record in &recorded.records {
             let Record::Item { item, .. } = record else { continue };
             let Item::ToolCall(call) = item.as_ref() else { continue };
-            let key = (call.name.clone(), call.payload.as_str().to_owned());
-            calls.entry(key).or_default().push_back(RecordedCall {
-                verdict: verdicts.get(&call.call_id).map(|verdict| (*verdict).clone()),
-                result: results.get(&call.call_id).map(|result| (*result).clone()),
-            });
+            // A hook may have put other arguments in their place, each judged anew.
+            let new = replaced.remove(&call.call_id).unwrap_or_default();
+            for payload in std::iter::once(call.payload.as_str().to_owned()).chain(new) {
+                let judged = verdicts.get_mut(&call.call_id).and_then(VecDeque::pop_front);
+                calls.entry((call.name.clone(), payload)).or_default().push_back(RecordedCall {
+                    verdict: judged.cloned(),
+                    result: results.get(&call.call_id).map(|result| (*result).clone()),
+                });
+            }
         }
         Self(Mutex::new(calls))
     }

@@ -3,9 +3,11 @@
 use super::collect::Collected;
 use super::outcome::{self, Facts};
 use super::prepare::Prepared;
+use super::run_end;
 use crate::clock;
 use crate::diff::{self, DiffOptions};
 use crate::exec::{self, sandbox::Grade};
+use crate::hooks::Hook;
 use crate::protocol::{Event, EventMsg, Op, Outcome, Signal, State, TurnEnd, TurnSummary};
 use crate::rollout::{
     Masker, Record, RolloutError, RolloutWriter, RunFinishedRecord, RunStartedRecord,
@@ -13,13 +15,14 @@ use crate::rollout::{
 };
 use crate::session::{self, SessionHandle, SessionParts};
 use crate::spec::Settings;
-use crate::tools::{self, ToolWorld};
+use crate::tools::{self, HookPlace, ToolWorld};
 use crate::verify::{self, Demands, Evidence, Verifier};
 use crate::workspace::{Workspace, WorkspaceError};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// Whoever shows a run to people and programs.
 pub trait Face: Send {
@@ -67,9 +70,17 @@ pub async fn run(
     let mut watcher = Watcher {
         collected: Collected::default(),
         signal: None,
+        cut: None,
         deadline: prepared.parts.config.limits.deadline,
+        handle: None,
+        cancel: CancellationToken::new(),
+        next_seq: 0,
+        turn: String::new(),
     };
+    let (run_id, thread) = (prepared.parts.run.clone(), prepared.parts.session.to_string());
+    let artifacts = std::mem::take(&mut prepared.artifacts);
     watcher.collected.warnings = prepared.warnings;
+    let is_recorded = opened.is_ok();
     let (turn_end, summary) = match opened {
         Ok(()) => watcher.watch(prepared.parts, prepared.task, face, &mut controls).await,
         Err(error) => (unrecorded(&error), TurnSummary::default()),
@@ -78,7 +89,7 @@ pub async fn run(
     let left = tools::end_all(&world, "turn_end").await;
     watcher.collected.processes.extend(left.into_iter().map(|settled| settled.process));
     world.executor.leave().await;
-    let (taken, around) = evidence(&world, &verifier, &leftover.masker).await;
+    let (mut taken, around) = evidence(&world, &verifier, &leftover.masker).await;
     watcher.collected.warnings.extend(taken.untold.iter().cloned());
     let facts = Facts {
         signal: watcher.signal,
@@ -90,6 +101,24 @@ pub async fn run(
         around,
     };
     let mut outcome = outcome::judge(&facts);
+    let ended = run_end::Ended {
+        world: &world,
+        rollout: &rollout,
+        outcome: &outcome,
+        exit_status: (controls.exit_status)(outcome.state),
+        place: HookPlace {
+            run: run_id,
+            thread,
+            turn: std::mem::take(&mut watcher.turn),
+            step: summary.steps,
+        },
+        artifacts,
+    };
+    if is_recorded {
+        for against in run_end::tell(ended, &mut taken, &mut watcher, face, &mut controls).await {
+            outcome = outcome.strictest(against);
+        }
+    }
     // A Turn that was cut short had no verification, and so no diff of its own in the record.
     let completed = matches!(turn_end, TurnEnd::Completed);
     let diff = (!completed).then(|| Record::Diff(Box::new(taken.evidence.record.clone())));
@@ -153,6 +182,7 @@ pub struct Leftover {
     pub settings: Settings,
     pub masker: Arc<Masker>,
     pub grades: Vec<Grade>,
+    pub hooks: Vec<Hook>,
     pub model: String,
     pub session: String,
     pub policy_digest: String,
@@ -168,6 +198,7 @@ impl Leftover {
             settings: prepared.settings.clone(),
             masker: prepared.masker.clone(),
             grades: std::mem::take(&mut prepared.grades),
+            hooks: parts.world.hooks.list().to_vec(),
             model: parts.model.id().to_owned(),
             session: parts.session.to_string(),
             policy_digest: parts.world.policy.digest().to_owned(),
@@ -180,6 +211,8 @@ impl Leftover {
 #[derive(Debug, Default)]
 pub struct Taken {
     pub evidence: Evidence,
+    /// False where the tree could not be compared with its start.
+    pub is_known: bool,
     /// The start's difference from its commit, where it was dirty and holds no known secret.
     pub start_diff: Option<Vec<u8>>,
     /// True where the diff adds a known secret and must not be published.
@@ -232,7 +265,7 @@ fn take(workspace: &mut Workspace, mut demands: Demands) -> Result<Taken, Worksp
     demands.put_back(&evidence.ends_of(&demands.carried), workspace)?;
     let known = |path: &String| evidence.record.files.iter().any(|file| file.path == *path);
     let earlier = demands.carried.iter().filter(|path| !known(path)).cloned().collect();
-    let mut taken = Taken { earlier, ..Taken::default() };
+    let mut taken = Taken { earlier, is_known: true, ..Taken::default() };
     if workspace.is_captured() && workspace.git().is_some() {
         let start = workspace.start_changes()?;
         let why = start.reasons.iter().map(|why| format!("start.diff is not exact: {why}"));
@@ -282,11 +315,18 @@ fn run_started(prepared: &Prepared, leftover: &Leftover) -> Record {
     }))
 }
 
-/// Watches the Session of a run.
-struct Watcher {
+/// Watches the Session of a run, and what comes after it.
+pub(super) struct Watcher {
     collected: Collected,
-    signal: Option<Signal>,
-    deadline: Instant,
+    pub signal: Option<Signal>,
+    /// When the first signal came.
+    pub cut: Option<Instant>,
+    pub deadline: Instant,
+    handle: Option<SessionHandle>,
+    /// Cancelled by a signal as well.
+    pub cancel: CancellationToken,
+    next_seq: u64,
+    turn: String,
 }
 
 impl Watcher {
@@ -298,6 +338,7 @@ impl Watcher {
         controls: &mut Controls,
     ) -> (TurnEnd, TurnSummary) {
         let (handle, mut events) = session::spawn(parts);
+        self.handle = Some(handle.clone());
         if handle.submit(Op::UserInput { text: task.into() }).await.is_err() {
             return closed_early();
         }
@@ -308,7 +349,7 @@ impl Watcher {
         loop {
             tokio::select! {
                 biased;
-                Some(signal) = controls.signals.recv() => self.signalled(signal, &handle, controls).await,
+                Some(signal) = controls.signals.recv() => self.signalled(signal, controls).await,
                 () = &mut patience, if !out_of_patience => {
                     out_of_patience = true;
                     (controls.hurry)();
@@ -316,11 +357,15 @@ impl Watcher {
                 event = events.recv() => {
                     let Some(event) = event else { break };
                     self.collected.event(&event);
+                    self.next_seq = event.seq + 1;
+                    if let EventMsg::TurnStarted { turn } = &event.msg {
+                        self.turn = turn.to_string();
+                    }
                     if matches!(event.msg, EventMsg::TurnEnded { .. }) {
                         // One Turn is all that a run has.
                         let _ = handle.submit(Op::Shutdown).await;
                     }
-                    self.show(&event, face, &handle, controls).await;
+                    self.show(&event, face, controls).await;
                 }
                 _ = tick.tick() => face.tick().await,
             }
@@ -329,19 +374,13 @@ impl Watcher {
     }
 
     /// Shows an event; a signal and the deadline get through while its reader is slow.
-    async fn show(
-        &mut self,
-        event: &Event,
-        face: &mut dyn Face,
-        handle: &SessionHandle,
-        controls: &mut Controls,
-    ) {
+    async fn show(&mut self, event: &Event, face: &mut dyn Face, controls: &mut Controls) {
         let showing = face.event(event);
         tokio::pin!(showing);
         loop {
             tokio::select! {
                 () = &mut showing => return,
-                Some(signal) = controls.signals.recv() => self.signalled(signal, handle, controls).await,
+                Some(signal) = controls.signals.recv() => self.signalled(signal, controls).await,
                 () = tokio::time::sleep_until((self.deadline + READER_GRACE).into()) => {
                     (controls.hurry)();
                     showing.await;
@@ -351,15 +390,27 @@ impl Watcher {
         }
     }
 
+    /// Shows what happens after the Session.
+    pub async fn tell(&mut self, msg: EventMsg, face: &mut dyn Face, controls: &mut Controls) {
+        let event = run_end::event(self.next_seq, msg);
+        self.next_seq += 1;
+        self.collected.event(&event);
+        self.show(&event, face, controls).await;
+    }
+
     /// The first signal ends the Turn in order, the second one the process.
-    async fn signalled(&mut self, signal: Signal, handle: &SessionHandle, controls: &Controls) {
+    pub async fn signalled(&mut self, signal: Signal, controls: &Controls) {
         if self.signal.is_some() {
             (controls.kill)(signal);
         }
         self.signal = Some(signal);
+        self.cut = Some(clock::now());
         (controls.hurry)();
-        // Without a session there is nothing left to interrupt.
-        let _ = handle.submit(Op::Interrupt { reason: "interrupted".into() }).await;
+        self.cancel.cancel();
+        if let Some(handle) = &self.handle {
+            // Without a session there is nothing left to interrupt.
+            let _ = handle.submit(Op::Interrupt { reason: "interrupted".into() }).await;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::diff::{DiffOptions, FileChange, Mode, TreeEntry, write_diff};
 use crate::protocol::{CallId, Item, ToolResult, Verdict};
-use crate::rollout::Record;
+use crate::rollout::{HookRecord, Record};
 use std::collections::HashMap;
 
 /// Makes items comparable: places that differ between the runs become one, durations none.
@@ -69,6 +69,7 @@ pub struct Fact {
 pub fn facts<'a>(records: impl IntoIterator<Item = &'a Record>, normal: &Normal) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut verdicts: HashMap<CallId, &Verdict> = HashMap::new();
+    let mut hooks: HashMap<CallId, Vec<(String, String)>> = HashMap::new();
     let mut step = 0;
     let mut items = 0;
     for record in records {
@@ -83,12 +84,27 @@ pub fn facts<'a>(records: impl IntoIterator<Item = &'a Record>, normal: &Normal)
                 {
                     add(format!("verdict on {}", result.call_id), verdict_text(verdict, normal));
                 }
+                if let Item::ToolResult(result) = item.as_ref() {
+                    let asked = hooks.remove(&result.call_id).unwrap_or_default();
+                    asked.into_iter().for_each(|(what, text)| add(what, text));
+                }
                 items += 1;
                 let kind = kind(item);
                 add(format!("item {items} ({kind})"), item_text(&normal.item(item)));
             }
             Record::Verdict { call_id: Some(id), verdict, .. } => {
                 verdicts.insert(id.clone(), verdict);
+            }
+            Record::Hook(hook) => {
+                let what = match &hook.call_id {
+                    Some(id) => format!("hook {} on {id}", hook.hook),
+                    None => format!("hook {}", hook.hook),
+                };
+                let text = hook_text(hook, normal);
+                match &hook.call_id {
+                    Some(id) => hooks.entry(id.clone()).or_default().push((what, text)),
+                    None => add(what, text),
+                }
             }
             Record::Diff(diff) => {
                 let files: Vec<String> = diff
@@ -161,6 +177,11 @@ pub fn item_text(item: &Item) -> String {
         ),
         Item::Unknown { raw } => raw.to_string(),
     }
+}
+
+fn hook_text(hook: &HookRecord, normal: &Normal) -> String {
+    let arguments = hook.arguments.as_ref().map(ToString::to_string).unwrap_or_default();
+    normal.text(&format!("{}: {}\n{arguments}", hook.outcome, hook.reason))
 }
 
 fn verdict_text(verdict: &Verdict, normal: &Normal) -> String {

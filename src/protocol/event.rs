@@ -178,6 +178,23 @@ pub enum EventMsg {
     ProcessEnded {
         process: ProcessEnd,
     },
+    /// A command of the operator's own is asked or told.
+    HookStarted {
+        hook: String,
+        step: u32,
+        call_id: Option<CallId>,
+    },
+    HookDone {
+        hook: String,
+        step: u32,
+        call_id: Option<CallId>,
+        /// `allow`, `deny`, `block`, `error`, `timeout`, `cancelled`.
+        outcome: String,
+        /// Why it was not `allow`; else possibly empty.
+        reason: String,
+        exit_code: Option<i32>,
+        duration_ms: u64,
+    },
     VerifyStarted {
         attempt: u32,
         name: String,

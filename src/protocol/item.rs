@@ -30,6 +30,8 @@ pub enum Fragment {
     /// Steps or tokens left: volatile, left out of prompt fingerprints.
     Budget,
     Interruption,
+    /// What a hook of the operator's has to say.
+    Hook,
     /// Commands that still run when the model ends the Turn: volatile, since what they printed by then
     /// depends on how fast they are.
     Processes,

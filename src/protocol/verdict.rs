@@ -89,6 +89,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// A denial as a whole, not of parts.
+    pub fn denied(action: impl Into<String>, rule: RuleRef, reason: impl Into<String>) -> Self {
+        Self {
+            action: action.into(),
+            decision: Decision::Deny,
+            asked: false,
+            rule,
+            reason: reason.into(),
+            parts: Vec::new(),
+        }
+    }
+
     pub fn is_allow(&self) -> bool {
         self.decision == Decision::Allow
     }

@@ -15,6 +15,7 @@
 //! | `Plan` | `todo_list` {items: [{text, completed}]}: `item.started`, then `item.updated`, and `item.completed` with the Turn |
 //! | `Verdict` | `verdict` |
 //! | `Retry` | `retry` |
+//! | `HookStarted`, `HookDone` | `hook.started` {hook, step, call_id}, `hook.completed` {…, outcome, reason, exit_code, duration_ms} |
 //! | `VerifyStarted`, `VerifyDone` | `verify.started`, `verify.completed` |
 //! | `Diff` | `diff.updated` |
 //! | `ProcessEnded` | `process.ended` {session_id, call_id, command, exit_code, signal, ended_by, output_bytes, duration_ms}: a command that outlived its call |
@@ -113,6 +114,16 @@ impl EventStream {
             EventMsg::ProcessEnded { process } => {
                 let body = serde_json::to_value(process).unwrap_or_default();
                 vec![self.line("process.ended", ts, body)]
+            }
+            EventMsg::HookStarted { hook, step, call_id } => {
+                let body = json!({"hook": hook, "step": step, "call_id": call_id});
+                vec![self.line("hook.started", ts, body)]
+            }
+            EventMsg::HookDone { hook, step, call_id, outcome, reason, exit_code, duration_ms } => {
+                let body = json!({"hook": hook, "step": step, "call_id": call_id,
+                    "outcome": outcome, "reason": reason, "exit_code": exit_code,
+                    "duration_ms": duration_ms});
+                vec![self.line("hook.completed", ts, body)]
             }
             EventMsg::VerifyStarted { attempt, name } => {
                 vec![self.line("verify.started", ts, json!({"attempt": attempt, "name": name}))]

@@ -75,6 +75,18 @@ impl Show<'_> {
                 Some(format!("  {word} {attempt} in {wait}: {}", self.text(cause, MAX_TEXT)))
             }
             EventMsg::ProcessEnded { process } => Some(self.process_ended(process)),
+            // Shown while it lasts, and with its answer.
+            EventMsg::HookStarted { .. } => None,
+            EventMsg::HookDone { hook, call_id, outcome, reason, duration_ms, .. } => {
+                let took = clock::human(Duration::from_millis(*duration_ms));
+                let on = call_id.as_ref().map_or(String::new(), |id| format!(" on {}", self.text(id.as_str(), 64)));
+                let word = match outcome.as_str() {
+                    "allow" => self.style.quiet("allow"),
+                    other => self.style.bad(&self.text(other, 20)),
+                };
+                let why = if reason.is_empty() { String::new() } else { format!(": {}", self.text(reason, MAX_TEXT)) };
+                Some(format!("  hook {}{on}: {word}, {took}{why}", self.text(hook, 64)))
+            }
             EventMsg::VerifyStarted { name, .. } => {
                 Some(format!("check {}: started", self.text(name, MAX_TEXT)))
             }

@@ -33,7 +33,7 @@ mod tests;
 pub use output::{Finished, Output, StreamEnd};
 pub use reporter::{Finish, HEARTBEAT, Mode, Reporter, ReporterOptions};
 pub use result::{
-    ArtifactPaths, ChangedFile, Check, CommandLog, Cost, Denial, Digests, Ending, Prices,
+    ArtifactPaths, ChangedFile, Check, CommandLog, Cost, Denial, Digests, Ending, HookRuns, Prices,
     ResultRecord, ToolCalls, UsageCounts,
 };
 pub use schema::{events_schema, result_schema};

@@ -63,6 +63,8 @@ pub struct Reporter {
     last_said: Instant,
     step: u32,
     busy: Option<(String, Instant)>,
+    /// What waits while a hook runs.
+    beside_hook: Option<(String, Instant)>,
     told_stderr_failure: bool,
 }
 
@@ -81,6 +83,7 @@ impl Reporter {
             last_said: clock::now(),
             step: 0,
             busy: None,
+            beside_hook: None,
             told_stderr_failure: false,
         }
     }
@@ -260,6 +263,11 @@ impl Reporter {
             EventMsg::VerifyStarted { name, .. } => {
                 self.busy = Some((format!("check {}", self.show().text(name, 60)), clock::now()));
             }
+            EventMsg::HookStarted { hook, .. } => {
+                self.beside_hook = self.busy.take();
+                self.busy = Some((format!("hook {}", self.show().text(hook, 60)), clock::now()));
+            }
+            EventMsg::HookDone { .. } => self.busy = self.beside_hook.take(),
             EventMsg::TurnEnded { .. } => self.busy = None,
             _ => {}
         }

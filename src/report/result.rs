@@ -99,6 +99,8 @@ pub struct ResultRecord {
     pub not_in_diff: Vec<String>,
     pub checks: Vec<Check>,
     pub denials: Vec<Denial>,
+    /// Every hook of the run, those that never ran as well.
+    pub hooks: Vec<HookRuns>,
     /// Commands that outlived their call, each with its end.
     pub processes: Vec<ProcessEnd>,
     /// Whole outputs of commands, where the policy keeps them.
@@ -133,6 +135,7 @@ impl ResultRecord {
             not_in_diff: Vec::new(),
             checks: Vec::new(),
             denials: Vec::new(),
+            hooks: Vec::new(),
             processes: Vec::new(),
             command_logs: Vec::new(),
             sandbox: Value::Null,
@@ -236,6 +239,19 @@ pub struct Denial {
     pub argv: Vec<String>,
     pub rule: RuleRef,
     pub reason: String,
+}
+
+/// One hook and what it came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookRuns {
+    /// The point and its place there: `before_tool[0]`.
+    pub hook: String,
+    pub command: String,
+    pub times: u64,
+    /// Answers of `deny` or `block`.
+    pub denials: u64,
+    pub errors: u64,
+    pub duration_ms: u64,
 }
 
 /// The whole output of one command.

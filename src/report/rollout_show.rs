@@ -90,6 +90,16 @@ impl Shown {
                 time_of(*wait_ms),
                 one_line(cause, WIDTH)
             )],
+            Record::Hook(hook) => {
+                let on = hook.call_id.as_ref().map(|id| format!(" on {id}")).unwrap_or_default();
+                let why = match hook.reason.is_empty() {
+                    true => String::new(),
+                    false => format!(": {}", one_line(&hook.reason, WIDTH)),
+                };
+                let took = time_of(hook.duration_ms);
+                let new = if hook.arguments.is_some() { ", other arguments" } else { "" };
+                vec![format!("  hook {}{on}: {}{new} in {took}{why}", hook.hook, hook.outcome)]
+            }
             Record::Verification(check) => {
                 let how = if check.passed { "passed" } else { "FAILED" };
                 vec![format!("check {}: {how} in {}", check.name, time_of(check.duration_ms))]
@@ -130,7 +140,6 @@ impl Shown {
             Record::Verdict { call_id: None, .. }
             | Record::WorldState { .. }
             | Record::Approval(_)
-            | Record::Hook(_)
             | Record::ProcessEnded(_)
             | Record::Unknown => Vec::new(),
         }
@@ -255,8 +264,9 @@ fn row(entry: &Entry) -> Option<Value> {
             "by": approval.by, "reason": approval.reason,
         }),
         Record::Hook(hook) => json!({
-            "hook": hook.hook, "call_id": hook.call_id, "outcome": hook.outcome,
-            "duration_ms": hook.duration_ms,
+            "step": hook.step, "hook": hook.hook, "call_id": hook.call_id, "outcome": hook.outcome,
+            "reason": hook.reason, "exit_code": hook.exit_code, "output_tail": hook.output_tail,
+            "arguments": hook.arguments, "duration_ms": hook.duration_ms,
         }),
         Record::ProcessEnded(process) => json!({
             "step": process.step, "call_id": process.call_id, "exit_code": process.exit_code,

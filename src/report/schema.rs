@@ -55,6 +55,13 @@ pub fn events_schema() -> Value {
             }),
         ),
         line("retry", json!({"attempt": count(), "wait_ms": count(), "cause": text()})),
+        line("hook.started", json!({"hook": text(), "step": count(), "call_id": text_or_null()})),
+        line(
+            "hook.completed",
+            json!({"hook": text(), "step": count(), "call_id": text_or_null(),
+                "outcome": {"enum": ["allow", "deny", "block", "error", "timeout", "cancelled"]},
+                "reason": text(), "exit_code": integer_or_null(), "duration_ms": count()}),
+        ),
         line("verify.started", json!({"attempt": count(), "name": text()})),
         line(
             "verify.completed",
@@ -122,6 +129,10 @@ pub fn result_schema(exit_status: impl Fn(State) -> u8) -> Value {
         "denials": list(object(json!({
             "step": count(), "call_id": text_or_null(), "action": text(), "argv": list(text()),
             "rule": rule(), "reason": text(),
+        }))),
+        "hooks": list(object(json!({
+            "hook": text(), "command": text(), "times": count(), "denials": count(),
+            "errors": count(), "duration_ms": count(),
         }))),
         "processes": list(object(process_fields())),
         "command_logs": list(object(json!({

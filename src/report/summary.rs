@@ -2,7 +2,7 @@
 //!
 //! Text from outside is escaped, so that it can neither break the layout nor add to it.
 
-use super::result::{Check, Denial, ResultRecord};
+use super::result::{Check, Denial, HookRuns, ResultRecord};
 use super::text::{cut_middle, many_lines, one_line};
 use crate::clock;
 use crate::rollout::{CheckPhase, Masker};
@@ -23,6 +23,7 @@ pub fn render(record: &ResultRecord, final_message: Option<&str>, masker: &Maske
     page.checks(&mut out, &record.checks);
     page.files(&mut out, record);
     page.denials(&mut out, &record.denials);
+    page.hooks(&mut out, &record.hooks);
     page.message(&mut out, final_message);
     page.figures(&mut out, record);
     out
@@ -133,6 +134,23 @@ impl Page<'_> {
             add!(out, "| {} | {action} | {rule} | {reason} |", denial.step);
         }
         more(out, denials.len(), MAX_DENIALS, "denials");
+    }
+
+    fn hooks(&self, out: &mut String, hooks: &[HookRuns]) {
+        if hooks.is_empty() {
+            return;
+        }
+        add!(out, "### Hooks\n");
+        add!(out, "| hook | command | runs | denials | errors | time |");
+        add!(out, "| --- | --- | --- | --- | --- | --- |");
+        for hook in hooks {
+            let name = self.text(&hook.hook, MAX_CELL);
+            let command = self.text(&hook.command, MAX_CELL);
+            let (times, denials, errors) = (hook.times, hook.denials, hook.errors);
+            let took = clock::human(Duration::from_millis(hook.duration_ms));
+            add!(out, "| {name} | {command} | {times} | {denials} | {errors} | {took} |");
+        }
+        out.push('\n');
     }
 
     fn message(&self, out: &mut String, message: Option<&str>) {

@@ -6,8 +6,8 @@
 //! the line.
 
 use crate::protocol::{
-    CallId, Item, PlanItem, RunId, SessionId, SubmissionId, ToolSpec, TurnEnd, TurnId, Unmet,
-    Usage, Verdict,
+    CallId, EventMsg, Item, PlanItem, RunId, SessionId, SubmissionId, ToolSpec, TurnEnd, TurnId,
+    Unmet, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -294,16 +294,39 @@ pub struct ApprovalRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookRecord {
+    pub step: u32,
+    /// The point and its place there: `before_tool[0]`.
     pub hook: String,
     pub command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// What it decided, or `error` and `timeout`.
+    /// What it decided (`allow`, `deny`, `block`), or `error`, `timeout`, `cancelled`.
     pub outcome: String,
     pub reason: String,
+    /// What it put in the place of the call's arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// What it had to tell the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     pub exit_code: Option<i32>,
     pub duration_ms: u64,
     pub output_tail: String,
+}
+
+impl HookRecord {
+    /// The event that tells of it.
+    pub fn event(&self) -> EventMsg {
+        EventMsg::HookDone {
+            hook: self.hook.clone(),
+            step: self.step,
+            call_id: self.call_id.clone(),
+            outcome: self.outcome.clone(),
+            reason: self.reason.clone(),
+            exit_code: self.exit_code,
+            duration_ms: self.duration_ms,
+        }
+    }
 }
 
 /// One response of the model.

@@ -8,6 +8,7 @@ mod cancel;
 mod contexts;
 mod emit;
 mod finish;
+mod hooked;
 mod limits;
 mod processes;
 mod replayed;

@@ -3,20 +3,21 @@
 use super::contexts::StepContext;
 use super::reserve::Reserve;
 use super::turn::{Turn, failed};
-use super::{Memory, ReplayedWorld, emit::Emitter, processes};
+use super::{Memory, ReplayedWorld, emit::Emitter, hooked, processes};
 use crate::clock;
 use crate::context::{self, WorldSnapshot};
+use crate::hooks::Hook;
 use crate::model::{self, ModelError, ModelErrorKind, Response};
 use crate::policy::OnDeny;
 use crate::protocol::{
-    EventMsg, Item, Items, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult, TurnEnd,
-    Usage, Verdict,
+    CallId, EventMsg, Item, Items, PlanItem, ResultKind, Role, SubmissionId, ToolCall, ToolResult,
+    TurnEnd, Usage, Verdict,
 };
-use crate::rollout::{ApprovalRecord, Record, StepStartedRecord, UsageRecord};
-use crate::tools::{self, CallObserver, Halt, PatchWatch};
+use crate::rollout::{ApprovalRecord, HookRecord, Record, StepStartedRecord, UsageRecord};
+use crate::tools::{self, CallObserver, Halt, HookObserver, HookPlace, PatchWatch};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Runs one Step. `Some` is the final message: the model asked for nothing more.
@@ -231,12 +232,9 @@ async fn run_calls(
         // Over the limit nothing starts, and yet every call gets its result.
         turn.context.cancel.token().cancel();
     }
-    let observer = LifeObserver {
-        emitter: turn.emitter.clone(),
-        submission: turn.context.submission.clone(),
-        step: step.step,
-    };
-    let cancel = turn.context.cancel.token().clone();
+    let observer = LifeObserver::of(turn);
+    // A hook that was told and failed ends these calls and, after them, the Turn.
+    let cancel = turn.context.cancel.token().child_token();
     let (results, halted) =
         tools::run_calls(&step.plan, &calls, &turn.parts.world, &observer, &cancel).await;
     let mut end = None;
@@ -249,10 +247,12 @@ async fn run_calls(
     let counts = turn.ledger.calls;
     turn.progress.update(|summary| summary.calls = counts);
     halted.map_err(failed)?;
+    hooked::tell_notes(turn, memory, observer.notes()).await?;
     allowed?;
     if turn.context.cancel.is_cancelled() {
         return Err(turn.aborted());
     }
+    hooked::failure(turn)?;
     end.map_or(Ok(()), Err)
 }
 
@@ -321,11 +321,67 @@ impl model::Observer for SampleObserver<'_> {
     }
 }
 
-/// Passes on what happens in the life of a call.
-struct LifeObserver {
+/// Passes on what happens in the life of a call, and around hooks.
+pub(super) struct LifeObserver {
     emitter: Arc<Emitter>,
     submission: SubmissionId,
     step: u32,
+    place: HookPlace,
+    notes: Mutex<Vec<Item>>,
+}
+
+impl LifeObserver {
+    pub fn of(turn: &Turn) -> Self {
+        let step = turn.ledger.steps;
+        let place = HookPlace {
+            run: turn.parts.run.clone(),
+            thread: turn.parts.session.to_string(),
+            turn: turn.context.turn.to_string(),
+            step,
+        };
+        let submission = turn.context.submission.clone();
+        Self { emitter: turn.emitter.clone(), submission, step, place, notes: Mutex::default() }
+    }
+
+    /// What the model is to be told.
+    fn notes(&self) -> Vec<Item> {
+        std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl HookObserver for LifeObserver {
+    fn place(&self) -> HookPlace {
+        self.place.clone()
+    }
+
+    fn hook_started<'a>(
+        &'a self,
+        hook: &'a Hook,
+        call_id: Option<&'a CallId>,
+    ) -> BoxFuture<'a, Result<(), Halt>> {
+        Box::pin(async move {
+            let call_id = call_id.cloned();
+            let msg = EventMsg::HookStarted { hook: hook.label(), step: self.step, call_id };
+            self.emitter.emit(&self.submission, msg).await;
+            Ok(())
+        })
+    }
+
+    fn hook_done(&self, record: HookRecord) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(async move {
+            let msg = record.event();
+            self.emitter.record(Record::Hook(Box::new(record))).await?;
+            self.emitter.emit(&self.submission, msg).await;
+            Ok(())
+        })
+    }
+
+    fn warning(&self, text: String) -> BoxFuture<'_, Result<(), Halt>> {
+        Box::pin(async move {
+            self.emitter.emit(&self.submission, EventMsg::Warning { text }).await;
+            Ok(())
+        })
+    }
 }
 
 impl CallObserver for LifeObserver {
@@ -376,11 +432,9 @@ impl CallObserver for LifeObserver {
         })
     }
 
-    fn warning(&self, text: String) -> BoxFuture<'_, Result<(), Halt>> {
-        Box::pin(async move {
-            self.emitter.emit(&self.submission, EventMsg::Warning { text }).await;
-            Ok(())
-        })
+    fn note(&self, item: Item) -> BoxFuture<'_, Result<(), Halt>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn done<'a>(&'a self, result: &'a ToolResult) -> BoxFuture<'a, Result<(), Halt>> {

@@ -3,7 +3,7 @@
 use super::contexts::TurnContext;
 use super::emit::Emitter;
 use super::limits::Ledger;
-use super::{Answered, Memory, SessionParts, finish, processes, reserve, step};
+use super::{Answered, Memory, SessionParts, finish, hooked, processes, reserve, step};
 use crate::context::{self, Cap};
 use crate::protocol::{EventMsg, Item, TurnEnd, TurnSummary, Unmet};
 use crate::rollout::{Record, TurnContextRecord};
@@ -38,6 +38,8 @@ pub(super) struct Turn {
     pub ledger: Ledger,
     /// The model was told what still runs.
     pub told_processes: bool,
+    /// What hooks had to say before the model is asked again.
+    pub notes: Vec<Item>,
 }
 
 impl Turn {
@@ -99,7 +101,8 @@ pub(super) async fn run(
 ) -> TurnEnd {
     let mut memory = memory.lock().await;
     let ledger = Ledger::default();
-    let mut turn = Turn { context, parts, emitter, progress, ledger, told_processes: false };
+    let (told_processes, notes) = (false, Vec::new());
+    let mut turn = Turn { context, parts, emitter, progress, ledger, told_processes, notes };
     let end = turn.run(&mut memory, &text).await;
     // However the Turn ends, no command of it goes on.
     let ended = processes::end_all(&turn).await;
@@ -128,7 +131,15 @@ impl Turn {
                 continue;
             }
             processes::end_all(self).await?;
-            let unmet = finish::verify(self, feedback).await?;
+            let blocked = hooked::stop(self, feedback, attempts).await?;
+            let unmet = match blocked {
+                // What is not to end yet is not verified yet.
+                Some(blocked) if feedback < attempts => vec![blocked],
+                blocked => {
+                    let unmet = finish::verify(self, feedback).await?;
+                    blocked.into_iter().chain(unmet).collect()
+                }
+            };
             if unmet.is_empty() || feedback >= attempts {
                 self.progress.update(|summary| summary.unmet = unmet);
                 return Ok(());
@@ -174,6 +185,9 @@ impl Turn {
         };
         self.emitter.record(started).await.map_err(failed)?;
         self.emitter.record(self.context_record()).await.map_err(failed)?;
+        // Nothing is in the history yet that a denial would have to take out again.
+        let asked = memory.answered.is_none().then_some(text);
+        hooked::open(self, asked).await?;
         if !memory.opened {
             for item in self.parts.opening.clone() {
                 self.add_item(memory, item, None).await?;
@@ -183,7 +197,14 @@ impl Turn {
         if memory.answered.is_some() {
             return Ok(());
         }
-        self.add_item(memory, context::task(text), None).await
+        self.add_item(memory, context::task(text), None).await?;
+        self.tell_notes(memory).await
+    }
+
+    /// Tells the model what hooks had to say.
+    async fn tell_notes(&mut self, memory: &mut Memory) -> Result<(), TurnEnd> {
+        let notes = std::mem::take(&mut self.notes);
+        hooked::tell_notes(self, memory, notes).await
     }
 
     fn context_record(&self) -> Record {
@@ -244,6 +265,7 @@ impl Turn {
         attempts: u32,
         unmet: &[Unmet],
     ) -> Result<(), TurnEnd> {
+        self.tell_notes(memory).await?;
         let details: Vec<String> = unmet.iter().map(|unmet| unmet.detail.clone()).collect();
         self.add_item(memory, context::check_feedback(feedback, attempts, &details), None).await
     }

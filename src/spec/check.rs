@@ -62,6 +62,20 @@ pub fn required_file(text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A glob over names of tools, in which `*` stands for any text. Which tools there are is known where
+/// they are made, not here.
+pub fn tool_names(text: &str) -> Result<(), String> {
+    let fits = (1..=200).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c));
+    if fits {
+        return Ok(());
+    }
+    Err(format!(
+        "must be the name of a tool, in which \"*\" stands for any text, not {}",
+        quoted(text)
+    ))
+}
+
 /// A letter or `_`, then letters, digits and `_`; at most 200.
 pub fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();

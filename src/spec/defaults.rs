@@ -46,6 +46,7 @@ defaults! {
     key EXPECT: &str = "any", "expect", "What the Turn must have done to the workspace.";
     key VERIFY_ATTEMPTS: u64 = 3, "verify.attempts", "How often failing checks are fed back to the model.";
     key CHECK_TIMEOUT: Duration = Duration::from_secs(10 * 60), "verify.checks[].timeout", "Wall clock of one check.";
+    key HOOK_TIMEOUT: Duration = Duration::from_secs(30), "hooks.*[].timeout", "Wall clock of one run of a hook.";
     key ENVIRONMENT: &str = "local", "environment", "Where the tools run.";
     key CONTAINER_RUNTIME: &str = "docker", "environment.container.runtime", "The engine's command line.";
     key OUTPUT: &str = "human", "output", "What standard output and standard error carry.";
@@ -58,7 +59,14 @@ defaults! {
 
 /// The default of a spec key as the reference prints it, if it has one.
 pub fn text_of(key: &str) -> Option<String> {
-    table().into_iter().find(|row| row.key == key).map(|row| row.value)
+    table().into_iter().find(|row| covers(row.key, key)).map(|row| row.value)
+}
+
+/// Whether a row is that of this key; a part `*` of the row stands for any name.
+pub fn covers(row: &str, key: &str) -> bool {
+    let Some((before, after)) = row.split_once('*') else { return row == key };
+    let inner = key.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    inner.is_some_and(|name| !name.is_empty() && !name.contains('.'))
 }
 
 /// A value as a person would write it in the spec.
@@ -119,5 +127,7 @@ mod tests {
         assert_eq!(text_of("limits.steps").as_deref(), Some("50"));
         assert_eq!(text_of("limits.time").as_deref(), Some("30m"));
         assert_eq!(text_of("policy"), None);
+        assert_eq!(text_of("hooks.stop[].timeout").as_deref(), Some("30s"));
+        assert_eq!(text_of("hooks.a.b[].timeout"), None);
     }
 }

@@ -54,19 +54,26 @@ pub struct Key {
     pub about: &'static str,
     /// False for a key whose feature this version does not have: it is refused, never ignored.
     pub supported: bool,
+    /// Why that is so, where there is more to say than that it is not there yet.
+    pub why: Option<&'static str>,
 }
 
 const fn key(name: &'static str, value: Type, about: &'static str) -> Key {
-    Key { name, value, flag: None, about, supported: true }
+    Key { name, value, flag: None, about, supported: true, why: None }
 }
 
 const fn later(name: &'static str, about: &'static str) -> Key {
-    Key { name, value: Type::Any, flag: None, about, supported: false }
+    Key { name, value: Type::Any, flag: None, about, supported: false, why: None }
 }
 
 impl Key {
     const fn flag(mut self, flag: &'static str) -> Self {
         self.flag = Some(flag);
+        self
+    }
+
+    const fn why(mut self, why: &'static str) -> Self {
+        self.why = Some(why);
         self
     }
 }
@@ -116,7 +123,7 @@ pub const ROOT: &[Key] = &[
     key("verify", Type::Table(VERIFY), "The checks that decide whether the work is done."),
     later("output_schema", "A JSON Schema for the final message."),
     later("mcp", "MCP servers."),
-    later("hooks", "Commands that are asked or told at fixed points of the run."),
+    key("hooks", Type::Table(HOOKS), "Commands that are asked or told at fixed points of the run."),
     key("agents", Type::Table(AGENTS), "Sub-agents."),
     key(
         "environment",
@@ -230,6 +237,42 @@ pub const CHECK: &[Key] = &[
     key("run", Type::Text, "The command. Required."),
     key("timeout", Type::Duration, "Wall clock of this check."),
 ];
+
+/// The points of a run, in their order. What stands behind each is `HookPoint`'s to know.
+pub const HOOKS: &[Key] = &[
+    key("session_start", HOOK_LIST, "Asked before the first Step; may add to the context."),
+    key("user_prompt", HOOK_LIST, "Asked about the task; may deny it or add to the context."),
+    key(
+        "before_tool",
+        TOOL_HOOK_LIST,
+        "Asked before each call that the policy allows; may deny it or replace its arguments.",
+    ),
+    key("after_tool", TOOL_HOOK_LIST, "Told of each result; may add to the context."),
+    later("before_compact", "Asked before a compaction.")
+        .why("this version compacts only by `turnkey rollout compact`, where no run is at work"),
+    key("stop", HOOK_LIST, "Asked when the model ends the Turn; may send it back."),
+    key("run_end", HOOK_LIST, "Told how the run ended."),
+];
+
+const HOOK_LIST: Type = Type::List(&Type::OneOf(&[Type::Text, Type::Table(HOOK)]));
+const TOOL_HOOK_LIST: Type = Type::List(&Type::OneOf(&[Type::Text, Type::Table(TOOL_HOOK)]));
+
+pub const HOOK: &[Key] = &[HOOK_RUN, HOOK_TIMEOUT, HOOK_REQUIRED];
+
+pub const TOOL_HOOK: &[Key] = &[
+    HOOK_RUN,
+    HOOK_TIMEOUT,
+    HOOK_REQUIRED,
+    key("tools", Type::List(&Type::Text), "Only calls of these tools; `*` stands for any text."),
+];
+
+const HOOK_RUN: Key = key("run", Type::Text, "The command. Required.");
+const HOOK_TIMEOUT: Key = key("timeout", Type::Duration, "Wall clock of one run of the hook.");
+const HOOK_REQUIRED: Key = key(
+    "required",
+    Type::Bool,
+    "Whether an error of the hook ends the run; `false` only where the hook is told and not asked.",
+);
 
 pub const ENVIRONMENT_TABLE: &[Key] = &[key(
     "container",
@@ -355,9 +398,14 @@ impl<'a> Fields<'a> {
 
     fn check_key(&self, name: &NodeKey, value: &Node, faults: &mut Faults) {
         match self.keys.iter().find(|key| key.name == name.name) {
-            Some(key) if !key.supported && !value.is_null() => {
-                not_supported(name.at, &self.path_of(key.name), faults);
-            }
+            Some(key) if !key.supported && !value.is_null() => match key.why {
+                Some(why) => faults.add(
+                    name.at,
+                    format!("\"{}\" is not supported yet", self.path_of(key.name)),
+                    format!("take it out: {why}"),
+                ),
+                None => not_supported(name.at, &self.path_of(key.name), faults),
+            },
             Some(_) => {}
             None => {
                 let names = self.keys.iter().map(|key| key.name);
@@ -437,7 +485,7 @@ mod tests {
         for row in defaults::table() {
             let by_flag_alone = ["output", "color"].contains(&row.key);
             assert_eq!(
-                paths.iter().any(|path| path == row.key),
+                paths.iter().any(|path| defaults::covers(row.key, path)),
                 !row.fixed && !by_flag_alone,
                 "{}",
                 row.key

@@ -11,6 +11,7 @@ mod inputs;
 mod keys;
 mod params;
 mod parse;
+mod parse_hooks;
 mod parse_model;
 mod parse_params;
 mod read;
@@ -35,12 +36,12 @@ pub use recorded::{recorded_flags, recorded_spec};
 pub use resolve::{resolve, resolve_model};
 pub use schema::schema;
 pub use settings::{
-    Check, Color, ENV_BASE_URL, ENV_COLOR, ENV_MODEL, ENV_OUTPUT, EnvValues, FlagValues,
+    Check, Color, ENV_BASE_URL, ENV_COLOR, ENV_MODEL, ENV_OUTPUT, EnvValues, FlagValues, Hook,
     LimitSettings, ModelSettings, SandboxMode, Setting, Settings, Source, TaskSource,
 };
 pub use show::Row;
 pub use types::{
-    CheckSpec, Container, ContainerFrom, ContainerRuntime, Environment, Expect, Input, InputFrom,
-    Isolate, KeyFrom, LimitsSpec, ModelName, ModelSpec, Named, Param, ParamKind, Placed, Prices,
-    Spec, TaskText, VerifySpec,
+    CheckSpec, Container, ContainerFrom, ContainerRuntime, Environment, Expect, HookPoint,
+    HookSpec, Input, InputFrom, Isolate, KeyFrom, LimitsSpec, ModelName, ModelSpec, Named, Param,
+    ParamKind, Placed, Prices, Spec, TaskText, VerifySpec,
 };

@@ -3,6 +3,7 @@
 use super::check;
 use super::fault::{At, Fault, Faults};
 use super::keys::{self, Field, Fields};
+use super::parse_hooks::read_hooks;
 use super::parse_model;
 use super::parse_params::{read_inputs, read_params};
 use super::read::{
@@ -61,6 +62,7 @@ fn read_root(mut fields: Fields<'_>, spec: &mut Spec, faults: &mut Faults) {
     if let Some(field) = fields.take("verify") {
         spec.verify = read_verify(&field, faults);
     }
+    spec.hooks = fields.take("hooks").and_then(|field| read_hooks(&field, faults));
     if let Some(field) = fields.take("agents") {
         read_agents(&field, faults);
     }
@@ -265,8 +267,12 @@ fn cross_check(spec: &Spec, faults: &mut Faults) {
         let what = "\"expect: changes\" and \"max_changed_files: 0\" exclude each other";
         faults.add(files.at, what, "no run could pass; change one of them");
     }
-    for check in spec.verify.checks.iter().flat_map(|checks| &checks.value) {
-        let named = template::scan(&check.run).0.into_iter().find_map(|piece| match piece {
+    let checks = spec.verify.checks.iter().flat_map(|checks| &checks.value);
+    let checks = checks.map(|check| ("check", &check.run, check.at));
+    let hooks = spec.hooks.iter().flat_map(|hooks| &hooks.value);
+    let hooks = hooks.map(|hook| ("hook", &hook.run, hook.at));
+    for (kind, run, at) in checks.chain(hooks) {
+        let named = template::scan(run).0.into_iter().find_map(|piece| match piece {
             Piece::Name { name, .. } => {
                 spec.params.iter().any(|param| param.name == name).then_some(name)
             }
@@ -274,8 +280,8 @@ fn cross_check(spec: &Spec, faults: &mut Faults) {
         });
         if let Some(name) = named {
             let what =
-                format!("{{{{ {name} }}}} stands in a check, where parameters are not filled in");
-            faults.add(check.at, what, "only the task is a template; write the value out");
+                format!("{{{{ {name} }}}} stands in a {kind}, where parameters are not filled in");
+            faults.add(at, what, "only the task is a template; write the value out");
         }
     }
 }

@@ -50,6 +50,10 @@ pub fn recorded_spec(settings: &Value, folder: &Path, model_folder: &Path) -> Sp
                 .and_then(Value::as_array)
                 .map(|checks| placed(checks.iter().filter_map(check).collect())),
         },
+        hooks: rows
+            .value("hooks")
+            .and_then(Value::as_array)
+            .map(|hooks| placed(hooks.iter().filter_map(hook).collect())),
         ..Spec::default()
     }
 }
@@ -137,6 +141,20 @@ fn check(value: &Value) -> Option<CheckSpec> {
     })
 }
 
+fn hook(value: &Value) -> Option<HookSpec> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str);
+    let on = text("on")?;
+    let tools = value.get("tools").and_then(Value::as_array);
+    Some(HookSpec {
+        point: HookPoint::ALL.into_iter().find(|point| point.as_str() == on)?,
+        run: text("run")?.to_owned(),
+        timeout: text("timeout").and_then(|text| parse_duration(text).ok()),
+        required: value.get("required").and_then(Value::as_bool).unwrap_or(true),
+        tools: tools.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+        at: AT,
+    })
+}
+
 /// The rows of a record, each with a `value`. A row that is missing or of another form counts as not
 /// set, so that records of other versions can be read.
 struct Rows<'a> {
@@ -188,7 +206,7 @@ mod tests {
     use super::*;
     use crate::spec::{EnvValues, parse, resolve};
 
-    const SPEC: &str = "version: 1\nname: n\ntask: t\nworkspace: ws\nmodel: { use: scripted/m.yaml, effort: low, timeouts: { idle: 90s }, prices: { input: 1.5, cached: 0.5, output: 10 } }\npolicy: p.yaml\nlimits: { steps: 7, cost: 2.5, time: 90s }\nexpect: changes\nkeep: [\"tests/**\"]\nmax_changed_files: 3\nverify: { attempts: 2, checks: [ { name: a, run: make a, timeout: 3m } ] }\n";
+    const SPEC: &str = "version: 1\nname: n\ntask: t\nworkspace: ws\nmodel: { use: scripted/m.yaml, effort: low, timeouts: { idle: 90s }, prices: { input: 1.5, cached: 0.5, output: 10 } }\npolicy: p.yaml\nlimits: { steps: 7, cost: 2.5, time: 90s }\nexpect: changes\nkeep: [\"tests/**\"]\nmax_changed_files: 3\nverify: { attempts: 2, checks: [ { name: a, run: make a, timeout: 3m } ] }\nhooks: { before_tool: [ { run: ./guard, timeout: 5s, tools: [\"exec_*\"] } ], run_end: [ { run: tell, required: false } ] }\n";
 
     #[test]
     fn what_was_resolved_is_resolved_again() {

@@ -68,6 +68,7 @@ pub fn resolve(
         )
         .or(defaults::VERIFY_ATTEMPTS),
         checks,
+        hooks: from.hooks(),
         fail_on_changes: pick(
             flag(flags.fail_on_changes.then_some(true), "--fail-on-changes"),
             None,
@@ -346,6 +347,21 @@ impl Resolver<'_> {
         }
         let given = (!flags.require_file.is_empty()).then(|| flags.require_file.clone());
         pick(flag(given, "--require-file"), self.spec.require_files.clone()).or(Vec::new())
+    }
+
+    /// Only the spec names hooks: no flag and no variable does.
+    fn hooks(&self) -> Setting<Vec<Hook>> {
+        let own = self.spec.hooks.as_ref().map(|hooks| {
+            let hook = |own: &HookSpec| Hook {
+                point: own.point,
+                run: own.run.clone(),
+                timeout: own.timeout.unwrap_or(defaults::HOOK_TIMEOUT),
+                required: own.required,
+                tools: own.tools.clone(),
+            };
+            Placed::new(hooks.value.iter().map(hook).collect(), hooks.at)
+        });
+        pick(None, own).or(Vec::new())
     }
 
     fn checks(&self, flags: &FlagValues, faults: &mut Vec<Fault>) -> Setting<Vec<Check>> {

@@ -4,7 +4,7 @@
 //! spec, then default. `--dry-run` and the result record print the source, so that nobody has to
 //! guess why a run did what it did.
 
-use super::types::{Environment, Expect, Input, Isolate, KeyFrom, ModelName, Prices};
+use super::types::{Environment, Expect, HookPoint, Input, Isolate, KeyFrom, ModelName, Prices};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -144,6 +144,16 @@ pub struct Check {
     pub timeout: Duration,
 }
 
+/// A hook with everything it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    pub point: HookPoint,
+    pub run: String,
+    pub timeout: Duration,
+    pub required: bool,
+    pub tools: Vec<String>,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelSettings {
     pub name: Setting<ModelName>,
@@ -198,6 +208,7 @@ pub struct Settings {
     pub max_changed_lines: Setting<Option<u64>>,
     pub verify_attempts: Setting<u64>,
     pub checks: Setting<Vec<Check>>,
+    pub hooks: Setting<Vec<Hook>>,
     pub fail_on_changes: Setting<bool>,
     pub environment: Setting<Environment>,
     pub artifacts: Setting<Option<PathBuf>>,

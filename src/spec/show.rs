@@ -1,7 +1,7 @@
 //! Settings as rows of key, value and source: what `--dry-run` prints and the record keeps.
 
 use super::defaults::Show;
-use super::settings::{Color, SandboxMode, Setting, Settings, Source, TaskSource};
+use super::settings::{Color, Hook, SandboxMode, Setting, Settings, Source, TaskSource};
 use super::types::{
     ContainerFrom, ContainerRuntime, Environment, Expect, InputFrom, Isolate, KeyFrom, Prices,
 };
@@ -54,6 +54,7 @@ impl Settings {
             json!({ "name": check.name, "run": check.run, "timeout": check.timeout.show() })
         });
         rows.push("verify.checks", checks.collect(), self.checks.source);
+        rows.add("hooks", &self.hooks);
         rows.add("fail_on_changes", &self.fail_on_changes);
         rows.add("environment", &self.environment);
         rows.add("artifacts", &self.artifacts);
@@ -136,6 +137,24 @@ plain!(bool, u64, f64, String, Vec<String>);
 impl<T: ToValue> ToValue for Option<T> {
     fn to_value(&self) -> Value {
         self.as_ref().map_or(Value::Null, ToValue::to_value)
+    }
+}
+
+impl ToValue for Vec<Hook> {
+    fn to_value(&self) -> Value {
+        let hooks = self.iter().map(|hook| {
+            let mut value = json!({
+                "on": hook.point.as_str(), "run": hook.run, "timeout": hook.timeout.show(),
+            });
+            if !hook.point.decides() {
+                value["required"] = json!(hook.required);
+            }
+            if !hook.tools.is_empty() {
+                value["tools"] = json!(hook.tools);
+            }
+            value
+        });
+        hooks.collect()
     }
 }
 

@@ -43,6 +43,7 @@ pub struct Spec {
     pub max_changed_files: Option<Placed<u64>>,
     pub max_changed_lines: Option<Placed<u64>>,
     pub verify: VerifySpec,
+    pub hooks: Option<Placed<Vec<HookSpec>>>,
     pub environment: Option<Placed<Environment>>,
     pub artifacts: Option<Placed<String>>,
 }
@@ -274,5 +275,62 @@ pub struct CheckSpec {
     pub name: String,
     pub run: String,
     pub timeout: Option<Duration>,
+    pub at: At,
+}
+
+/// A fixed point of a run at which hooks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HookPoint {
+    SessionStart,
+    UserPrompt,
+    BeforeTool,
+    AfterTool,
+    Stop,
+    RunEnd,
+}
+
+impl HookPoint {
+    /// In the order of a run.
+    pub const ALL: [Self; 6] = [
+        Self::SessionStart,
+        Self::UserPrompt,
+        Self::BeforeTool,
+        Self::AfterTool,
+        Self::Stop,
+        Self::RunEnd,
+    ];
+
+    /// The key of the spec.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SessionStart => "session_start",
+            Self::UserPrompt => "user_prompt",
+            Self::BeforeTool => "before_tool",
+            Self::AfterTool => "after_tool",
+            Self::Stop => "stop",
+            Self::RunEnd => "run_end",
+        }
+    }
+
+    /// Whether its hooks are asked for a decision: without one nothing goes on.
+    pub fn decides(self) -> bool {
+        !matches!(self, Self::AfterTool | Self::RunEnd)
+    }
+
+    /// Whether its hooks may be for some tools only.
+    pub fn is_of_tools(self) -> bool {
+        matches!(self, Self::BeforeTool | Self::AfterTool)
+    }
+}
+
+/// A command of the operator's own that is asked or told at a point of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookSpec {
+    pub point: HookPoint,
+    pub run: String,
+    pub timeout: Option<Duration>,
+    pub required: bool,
+    /// Globs of tool names; empty for every tool.
+    pub tools: Vec<String>,
     pub at: At,
 }

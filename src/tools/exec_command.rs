@@ -10,7 +10,8 @@ use crate::context::Cap;
 use crate::exec::{Captured, End, ExecError, Live, ProcessEnd, RunLimits, Size, Wiring};
 use crate::patch;
 use crate::policy::{CommandForm, CommandRequest, ExecPermit};
-use crate::protocol::{Effect, ResultKind, RuleRef, ToolInput, ToolPayload, ToolSpec};
+use crate::protocol::{Effect, ResultKind, ToolInput, ToolPayload, ToolSpec, Verdict};
+use crate::workspace::CallRef;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -94,10 +95,7 @@ impl Tool for ExecCommand {
         }
         let request = request(&arguments, world)?;
         let judged = world.policy.judge_command(&request, &CallFacts { world });
-        if judged.permit.is_some() {
-            world.rule_counts.book(&judged.verdict);
-        }
-        let how = How::new(&arguments, world, judged.verdict.rule.clone());
+        let how = How::new(&arguments, world, judged.verdict.clone());
         let action = judged.permit.map(|permit| -> Action {
             Box::new(move |context| Box::pin(run(permit, how, context)))
         });
@@ -145,11 +143,12 @@ struct How {
     /// `None` for a command that is waited for.
     wait: Option<Duration>,
     /// What allowed it.
-    rule: RuleRef,
+    /// What allowed it; its rules count a command when it runs.
+    verdict: Verdict,
 }
 
 impl How {
-    fn new(arguments: &Arguments, world: &ToolWorld, rule: RuleRef) -> Self {
+    fn new(arguments: &Arguments, world: &ToolWorld, verdict: Verdict) -> Self {
         let timeout = arguments.timeout_ms.map_or(world.limits.timeout, |ms| {
             Duration::from_millis(ms.max(1)).min(world.limits.timeout)
         });
@@ -165,7 +164,7 @@ impl How {
             (false, false) => Wiring::Closed,
         };
         let limits = RunLimits { timeout, output: shown.min(world.limits.capture) };
-        Self { limits, shown, wiring, wait, rule }
+        Self { limits, shown, wiring, wait, verdict }
     }
 }
 
@@ -184,11 +183,12 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
     {
         return ToolOutput::failed(why);
     }
-    let begun = context.call_id.as_str().to_owned();
+    let call = CallRef::command(context.call_id.as_str());
+    let begun = call.clone();
     let before = world.with_workspace(move |workspace| {
         workspace.capture_start()?;
         workspace.watch_protected()?;
-        workspace.command_started(&begun);
+        workspace.command_started(begun);
         Ok(())
     });
     if let Err(error) = before.await {
@@ -196,6 +196,7 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
             "nothing ran: the state of the workspace could not be taken down first ({error})"
         ));
     }
+    world.rule_counts.book(&how.verdict);
     let command = world.masker.mask(&permit.command().display()).into_owned();
     let origin = denials::Origin::of(&permit);
     let (mut output, still_running) =
@@ -203,7 +204,7 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
             Ok(live) => attend(live, &command, origin, &how, &context).await,
             Err(error) => (ToolOutput::failed(format!("nothing ran: {error}")), false),
         };
-    let look = processes::look(&world, &context.call_id, !still_running).await;
+    let look = processes::look(&world, call, !still_running).await;
     if let Some(text) = look.text() {
         output.text.push_str(&format!("\n[policy: {text}]\n"));
     }
@@ -236,7 +237,7 @@ async fn attend(
     if let Some(end) = live.end() {
         return (describe(end, &live, &origin, &shown, false), false);
     }
-    let begun = processes::Begun { command, origin, rule: how.rule.clone() };
+    let begun = processes::Begun { command, origin, rule: how.verdict.rule.clone() };
     let process = world.processes.add(context.call_id.clone(), begun, live);
     let headline = running_headline(process.id, process.live.began());
     let shown = Shown { in_parts: true, ..shown };

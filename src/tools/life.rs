@@ -1,13 +1,15 @@
-//! The one life of a call: parse → judge → run → mask → cut → record.
+//! The one life of a call: parse → judge → before-hooks → run → mask → cut → after-hooks → record.
 //!
 //! Everything that can stop an effect stands before it. Every accepted call ends with exactly one
 //! result that carries its id, whatever happens in between, a panic of the tool included.
 
-use super::{CallContext, Prepared, ToolOutput, ToolPlan, ToolWorld};
+use super::hooked::{self, HookObserver};
+use super::{Action, CallContext, Prepared, Tool, ToolOutput, ToolPlan, ToolWorld};
 use crate::clock;
 use crate::context::Cap;
 use crate::protocol::{
-    CallId, Decision, Effect, PlanItem, ResultKind, ToolCall, ToolPayload, ToolResult, Verdict,
+    CallId, Decision, Effect, Item, PlanItem, ResultKind, ToolCall, ToolPayload, ToolResult,
+    Verdict,
 };
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
@@ -24,7 +26,7 @@ pub struct Halt {
 }
 
 /// What the life of a call reports while it happens.
-pub trait CallObserver: Send + Sync {
+pub trait CallObserver: HookObserver {
     fn started<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<(), Halt>>;
     fn verdict<'a>(
         &'a self,
@@ -34,7 +36,8 @@ pub trait CallObserver: Send + Sync {
     /// Returns once everything recorded so far is on disk: called before an effect.
     fn before_effect(&self) -> BoxFuture<'_, Result<(), Halt>>;
     fn plan(&self, items: Vec<PlanItem>) -> BoxFuture<'_, Result<(), Halt>>;
-    fn warning(&self, text: String) -> BoxFuture<'_, Result<(), Halt>>;
+    /// Something for the model, told after the results of this Step.
+    fn note(&self, item: Item) -> BoxFuture<'_, Result<(), Halt>>;
     /// The call's one result.
     fn done<'a>(&'a self, result: &'a ToolResult) -> BoxFuture<'a, Result<(), Halt>>;
 }
@@ -122,22 +125,11 @@ async fn attempt(
         let text = format!("there is no tool {:?}; the tools are: {names}", call.name);
         return Ok(plain(call, ResultKind::UnknownTool, &text));
     };
-    let prepared =
-        std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.payload, world)));
-    let (action, effect) = match prepared {
-        Err(panic) => return Ok(broken(call, Effect::None, &panic_text(&*panic))),
-        Ok(Err(failure)) => {
-            let text = world.masker.mask(&failure.text).into_owned();
-            return Ok(plain(call, failure.result, &text));
-        }
-        Ok(Ok(Prepared::Free(action))) => (action, false),
-        Ok(Ok(Prepared::Judged { verdict, action, effect })) => {
-            observer.verdict(call, &verdict).await?;
-            match action {
-                Some(action) if verdict.is_allow() => (action, effect),
-                _ => return Ok(plain(call, ResultKind::Denied, &denial(&verdict))),
-            }
-        }
+    let judged = judge(tool.as_ref(), call, &call.payload, world, observer).await?;
+    let asked = hooked::before(tool.as_ref(), call, judged, world, observer, cancel).await?;
+    let (action, effect, replaced) = match asked {
+        Judged::Go { action, effect, replaced, .. } => (action, effect, replaced),
+        Judged::Done(result) => return Ok(result),
     };
     if effect {
         observer.before_effect().await?;
@@ -153,7 +145,59 @@ async fn attempt(
             return Ok(broken(call, unsure, &panic_text(&*panic)));
         }
     };
-    finish(call, output, world, observer).await
+    let result = finish(call, output, world, observer).await?;
+    let payload = replaced.as_ref().unwrap_or(&call.payload);
+    hooked::after(call, payload, &result, world, observer, cancel).await?;
+    Ok(result)
+}
+
+/// What parsing and judging come to.
+pub(super) enum Judged {
+    Go {
+        action: Action,
+        effect: bool,
+        verdict: Option<Verdict>,
+        /// What a hook put in the place of the call's arguments.
+        replaced: Option<ToolPayload>,
+    },
+    /// Nothing runs.
+    Done(ToolResult),
+}
+
+/// Parses these arguments and has every action in them judged.
+pub(super) async fn judge(
+    tool: &dyn Tool,
+    call: &ToolCall,
+    payload: &ToolPayload,
+    world: &Arc<ToolWorld>,
+    observer: &dyn CallObserver,
+) -> Result<Judged, Halt> {
+    let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(payload, world)));
+    let result = match prepared {
+        Err(panic) => broken(call, Effect::None, &panic_text(&*panic)),
+        Ok(Err(failure)) => {
+            let text = world.masker.mask(&failure.text).into_owned();
+            plain(call, failure.result, &text)
+        }
+        Ok(Ok(Prepared::Free(action))) => {
+            return Ok(Judged::Go { action, effect: false, verdict: None, replaced: None });
+        }
+        Ok(Ok(Prepared::Judged { verdict, action, effect })) => {
+            observer.verdict(call, &verdict).await?;
+            match action {
+                Some(action) if verdict.is_allow() => {
+                    return Ok(Judged::Go {
+                        action,
+                        effect,
+                        verdict: Some(verdict),
+                        replaced: None,
+                    });
+                }
+                _ => plain(call, ResultKind::Denied, &denial(&verdict)),
+            }
+        }
+    };
+    Ok(Judged::Done(result))
 }
 
 async fn finish(
@@ -177,7 +221,7 @@ async fn finish(
 }
 
 /// A result without an effect.
-fn plain(call: &ToolCall, result: ResultKind, text: &str) -> ToolResult {
+pub(super) fn plain(call: &ToolCall, result: ResultKind, text: &str) -> ToolResult {
     ToolResult {
         call_id: call.call_id.clone(),
         name: call.name.clone(),

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::context::Cap;
 use crate::exec::{Live, ProcessEnd as Ended};
 use crate::protocol::{CallId, ProcessEnd, RuleRef};
+use crate::workspace::CallRef;
 use futures_util::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -222,7 +223,7 @@ impl Look {
 ///
 /// Putting back must not race with a process. Where something else still runs and a protected place
 /// differs, whatever runs is ended first: one of them did it, and nobody can tell which.
-pub(super) async fn look(world: &Arc<ToolWorld>, call_id: &CallId, ended: bool) -> Look {
+pub(super) async fn look(world: &Arc<ToolWorld>, call: CallRef, ended: bool) -> Look {
     let mut look = Look::default();
     let running = world.processes.running();
     if !running.is_empty() {
@@ -236,7 +237,6 @@ pub(super) async fn look(world: &Arc<ToolWorld>, call_id: &CallId, ended: bool) 
         }
     }
     let alone = world.processes.running().is_empty();
-    let call = call_id.as_str().to_owned();
     let looked = world.with_workspace(move |workspace| {
         let undone = if alone { workspace.put_protected_back()? } else { Vec::new() };
         if ended {
@@ -286,7 +286,7 @@ pub(super) async fn look_after(world: &Arc<ToolWorld>, process: &Process) -> Opt
     if std::mem::replace(&mut process.known().looked_after, true) {
         return None;
     }
-    Some(look(world, &process.call_id, true).await)
+    Some(look(world, CallRef::command(process.call_id.as_str()), true).await)
 }
 
 pub(super) fn warnings_of(look: &Look) -> Vec<String> {

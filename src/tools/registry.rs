@@ -61,19 +61,31 @@ impl Registry {
     }
 }
 
+/// Every tool of this version, in the order in which they are offered.
+fn all_tools() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(ExecCommand),
+        Arc::new(WriteStdin),
+        Arc::new(ApplyPatch),
+        Arc::new(EditFile),
+        Arc::new(ReadFile),
+        Arc::new(ListFiles),
+        Arc::new(UpdatePlan),
+    ]
+}
+
+/// The names of all tools, whether a policy has a use for them or not.
+pub fn tool_names() -> Vec<Arc<str>> {
+    all_tools().iter().map(|tool| tool.spec().name).collect()
+}
+
 /// The tools that the effective policy has a use for: the same list in every mode (D05).
 pub fn standard_tools(world: &ToolWorld) -> Vec<Arc<dyn Tool>> {
-    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-    if world.policy.offers_commands() {
-        tools.push(Arc::new(ExecCommand));
-        tools.push(Arc::new(WriteStdin));
-    }
-    if world.policy.offers_writes() {
-        tools.push(Arc::new(ApplyPatch));
-        tools.push(Arc::new(EditFile));
-    }
-    tools.push(Arc::new(ReadFile));
-    tools.push(Arc::new(ListFiles));
-    tools.push(Arc::new(UpdatePlan));
+    let mut tools = all_tools();
+    tools.retain(|tool| match tool.spec().name.as_ref() {
+        "exec_command" | "write_stdin" => world.policy.offers_commands(),
+        "apply_patch" | "edit_file" => world.policy.offers_writes(),
+        _ => true,
+    });
     tools
 }

@@ -3,6 +3,7 @@
 use super::Processes;
 use super::facts::{RuleCounts, WorldFacts};
 use crate::exec::Executor;
+use crate::hooks::Hooks;
 use crate::policy::Policy;
 use crate::rollout::Masker;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -45,6 +46,8 @@ pub struct ToolWorld {
     pub processes: Processes,
     /// How often each rule has allowed a command.
     pub rule_counts: RuleCounts,
+    /// What the operator has asked and told at the points of the run.
+    pub hooks: Hooks,
     workspace: Arc<Mutex<Workspace>>,
     root: PathBuf,
 }
@@ -67,9 +70,15 @@ impl ToolWorld {
             limits,
             processes: Processes::default(),
             rule_counts: RuleCounts::default(),
+            hooks: Hooks::default(),
             workspace,
             root,
         }
+    }
+
+    pub fn with_hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
     }
 
     /// The workspace's resolved root.

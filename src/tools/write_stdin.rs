@@ -10,6 +10,7 @@ use crate::exec::{InputError, Size};
 use crate::protocol::{
     Decision, Effect, PartVerdict, ResultKind, ToolInput, ToolPayload, ToolSpec, Verdict,
 };
+use crate::workspace::CallRef;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -172,7 +173,7 @@ async fn run(arguments: Arguments, process: Arc<Process>, context: CallContext) 
     let look = if over {
         processes::look_after(&world, &process).await
     } else {
-        Some(processes::look(&world, &process.call_id, false).await)
+        Some(processes::look(&world, CallRef::command(process.call_id.as_str()), false).await)
     };
     let bytes = shown_bytes(arguments.max_output_tokens, &world);
     let shown = Shown { bytes, in_parts: true, world: &world };

@@ -3,8 +3,7 @@
 use super::{VerifyEvent, VerifyFailure, send};
 use crate::clock;
 use crate::context::Cap;
-use crate::exec::{ProcessEnd, RunLimits};
-use crate::policy::{Attributes, ExecPermit};
+use crate::exec::{OperatorCommand, ProcessEnd, RunLimits};
 use crate::protocol::Unmet;
 use crate::rollout::{CheckPhase, CheckRecord};
 use crate::tools::ToolWorld;
@@ -42,18 +41,21 @@ impl Check {
             .with_workspace(|workspace| workspace.capture_start())
             .await
             .map_err(|error| VerifyFailure::broken("workspace.capture", error.to_string()))?;
-        // Nothing judges what the operator wrote; it gets the network that a rule without its own gets.
-        let attributes =
-            Attributes { network: world.policy.default_network().clone(), ..Attributes::default() };
-        let permit = ExecPermit::operator(&self.name, &self.run, world.root(), attributes);
+        let command = OperatorCommand {
+            name: self.name.clone(),
+            script: self.run.clone(),
+            cwd: world.root().to_owned(),
+            network: world.policy.default_network().clone(),
+        };
         let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
         let start = clock::now();
-        let finished = world.executor.run(permit, limits, cancel).await.map_err(|error| {
-            VerifyFailure::broken(
-                "sandbox.check",
-                format!("the check {:?} could not be started: {error}", self.name),
-            )
-        })?;
+        let finished =
+            world.executor.run(command.permit(), limits, cancel).await.map_err(|error| {
+                VerifyFailure::broken(
+                    "sandbox.check",
+                    format!("the check {:?} could not be started: {error}", self.name),
+                )
+            })?;
         if finished.end == ProcessEnd::Cancelled {
             return Err(VerifyFailure::Cancelled);
         }

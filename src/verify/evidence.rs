@@ -44,6 +44,7 @@ pub fn take(workspace: &mut Workspace) -> Result<Evidence, WorkspaceError> {
         calls.extend(attribution.calls.iter().map(|call| match call.by {
             By::Patch => format!("patch:{}", call.id),
             By::Command => format!("command:{}", call.id),
+            By::Hook => format!("hook:{}", call.id),
         }));
         if attribution.outside {
             calls.push("outside".into());
@@ -111,8 +112,20 @@ impl Evidence {
         ends.collect()
     }
 
+    /// Puts back whatever differs from this by now, and names it: changes of commands that have no say
+    /// in the work.
+    pub fn put_back(&self, workspace: &mut Workspace) -> Result<Vec<String>, WorkspaceError> {
+        let now = take(workspace)?;
+        let mut undone = Vec::new();
+        for (path, entry) in self.what_changed_since(&now) {
+            workspace.put_back(&path, entry.as_ref())?;
+            undone.push(String::from_utf8_lossy(&path).into_owned());
+        }
+        Ok(undone)
+    }
+
     /// Paths whose end differs between this and a later evidence, with their state here.
-    pub fn what_changed_since(&self, later: &Self) -> Vec<(Vec<u8>, Option<TreeEntry>)> {
+    fn what_changed_since(&self, later: &Self) -> Vec<(Vec<u8>, Option<TreeEntry>)> {
         let mut changed = Vec::new();
         for (path, after) in &later.after {
             // A path that is not in the earlier diff was as at the start.

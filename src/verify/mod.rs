@@ -102,15 +102,7 @@ impl Verifier {
         notes: &mpsc::Sender<VerifyEvent>,
     ) -> Result<(), VerifyFailure> {
         let undone = world
-            .with_workspace(move |workspace| {
-                let after = evidence::take(workspace)?;
-                let mut undone = Vec::new();
-                for (path, entry) in before.what_changed_since(&after) {
-                    workspace.put_back(&path, entry.as_ref())?;
-                    undone.push(String::from_utf8_lossy(&path).into_owned());
-                }
-                Ok(undone)
-            })
+            .with_workspace(move |workspace| before.put_back(workspace))
             .await
             .map_err(|error| VerifyFailure::broken("workspace.restore", error.to_string()))?;
         if !undone.is_empty() {

@@ -25,6 +25,8 @@ use crate::patch::FileState;
 pub enum By {
     Patch,
     Command,
+    /// The operator's own command; the id names it.
+    Hook,
 }
 
 /// A call that changed a file.
@@ -60,7 +62,7 @@ pub(crate) struct Track {
     /// Paths that differ from the start, as far as is known without reading much.
     pub(crate) changed: BTreeMap<Vec<u8>, ChangeKind>,
     /// Commands that run, with the time they began.
-    running: BTreeMap<String, i64>,
+    running: BTreeMap<CallRef, i64>,
     /// Files that the rules leave out but a patch wrote.
     pub(crate) patched_left_out: BTreeMap<Vec<u8>, LeftOut>,
 }
@@ -138,20 +140,30 @@ impl Found {
     }
 }
 
+impl CallRef {
+    pub fn command(id: &str) -> Self {
+        Self { id: id.to_owned(), by: By::Command }
+    }
+
+    pub fn hook(id: &str) -> Self {
+        Self { id: id.to_owned(), by: By::Hook }
+    }
+}
+
 impl Workspace {
     /// A command is about to begin. What changed before now is not its doing.
-    pub fn command_started(&mut self, call_id: &str) {
+    pub fn command_started(&mut self, call: CallRef) {
         if let Some(captured) = &mut self.captured {
-            captured.track.running.insert(call_id.to_owned(), wall_nanos());
+            captured.track.running.insert(call, wall_nanos());
         }
     }
 
     /// One walk after a command ended: what it changed. While other commands run, they are named
     /// as well, since nobody can tell them apart.
-    pub fn after_command(&mut self, call_id: &str) -> Result<Vec<ChangedPath>, WorkspaceError> {
-        let changed = self.look_at_command(call_id)?;
+    pub fn after_command(&mut self, call: &CallRef) -> Result<Vec<ChangedPath>, WorkspaceError> {
+        let changed = self.look_at_command(call)?;
         if let Some(captured) = &mut self.captured {
-            captured.track.running.remove(call_id);
+            captured.track.running.remove(call);
         }
         Ok(changed)
     }
@@ -159,18 +171,17 @@ impl Workspace {
     /// Like [`Workspace::after_command`], for a command that has only yielded and still runs.
     pub fn while_command_runs(
         &mut self,
-        call_id: &str,
+        call: &CallRef,
     ) -> Result<Vec<ChangedPath>, WorkspaceError> {
-        self.look_at_command(call_id)
+        self.look_at_command(call)
     }
 
-    fn look_at_command(&mut self, call_id: &str) -> Result<Vec<ChangedPath>, WorkspaceError> {
+    fn look_at_command(&mut self, call: &CallRef) -> Result<Vec<ChangedPath>, WorkspaceError> {
         let running = &self.captured()?.track.running;
         let began = running.values().min().copied();
-        let mut calls: BTreeSet<&str> = running.keys().map(String::as_str).collect();
-        calls.insert(call_id);
-        let calls: Vec<CallRef> =
-            calls.into_iter().map(|id| CallRef { id: id.to_owned(), by: By::Command }).collect();
+        let mut calls: BTreeSet<CallRef> = running.keys().cloned().collect();
+        calls.insert(call.clone());
+        let calls: Vec<CallRef> = calls.into_iter().collect();
         let walked = self.walk_again()?;
         self.take_look(walked.manifest, &calls, began)
     }
@@ -311,7 +322,7 @@ impl Workspace {
     /// Whether commands still run, as far as this room was told.
     pub(super) fn running_calls(&self) -> Vec<CallRef> {
         let running = self.captured.iter().flat_map(|captured| captured.track.running.keys());
-        running.map(|id| CallRef { id: id.clone(), by: By::Command }).collect()
+        running.cloned().collect()
     }
 }
 

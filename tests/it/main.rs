@@ -9,6 +9,8 @@ mod ends;
 mod escape;
 mod exec;
 mod github;
+mod hook_ends;
+mod hooks;
 mod killed;
 mod live;
 mod long;

@@ -15,6 +15,7 @@ mod rights;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespaces;
+mod own_scratch;
 mod plan;
 #[cfg(target_os = "linux")]
 mod privileges;
@@ -30,6 +31,7 @@ mod supervise;
 pub use grades::{Findings, Grade, Held};
 #[cfg(target_os = "linux")]
 pub use namespaces::{arrange, enter};
+pub use own_scratch::OwnScratch;
 pub use plan::{Plan, PlanInput, SYSTEM_READ};
 #[cfg(target_os = "linux")]
 pub use privileges::{drop_capabilities, not_dumpable};

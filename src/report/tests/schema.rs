@@ -89,6 +89,20 @@ fn every_line_of_the_stream_fits_the_schema() {
     turn.push(event(done("never-started", "nonsense", ResultKind::UnknownTool, None, "no")));
     let invalid = Outcome::new(State::Invalid, "spec", "wrong");
     turn.insert(1, event(EventMsg::ProcessEnded { process: ended_process() }));
+    let hook = || "before_tool[0]".to_owned();
+    turn.insert(1, event(EventMsg::HookStarted { hook: hook(), step: 1, call_id: None }));
+    turn.insert(
+        2,
+        event(EventMsg::HookDone {
+            hook: hook(),
+            step: 1,
+            call_id: Some("c1".into()),
+            outcome: "deny".into(),
+            reason: "no".into(),
+            exit_code: Some(0),
+            duration_ms: 5,
+        }),
+    );
     let mut kinds = std::collections::BTreeSet::new();
     for line in json_lines(&example(), &success())
         .into_iter()
@@ -145,6 +159,14 @@ pub(super) fn full_record() -> ResultRecord {
         duration_ms: 2100,
         against_baseline: Some("newly_broken".into()),
         output_tail: "error: ```\n</details>\n::error::x\n".into(),
+    }];
+    record.hooks = vec![HookRuns {
+        hook: "before_tool[0]".into(),
+        command: "./guard | x".into(),
+        times: 3,
+        denials: 1,
+        errors: 0,
+        duration_ms: 12,
     }];
     record.processes = vec![ended_process()];
     record.command_logs = vec![CommandLog {

@@ -77,7 +77,8 @@ const FORMAT: &str = "run_started turn_started turn_context step_started world_s
     clean_checkout attempt passed changed replaced replacement plan state to_seq last_message steps \
     retryable exit_status artifacts denials changed_files checks tool_calls warnings interrupted \
     unavailable model_failed limit_reached blocked unverified findings changes_found partial \
-    completed invalid running description input property grammar aggregated_output arguments \
+    completed invalid hooks hook.started hook.completed session_start user_prompt before_tool \
+    after_tool run_end context block timeout times errors running description input property grammar aggregated_output arguments \
     structured_content content server changes path cause wait_ms started ended currency prices";
 
 /// Why a value is not masked; `None` where it is.

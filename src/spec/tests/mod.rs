@@ -54,6 +54,15 @@ verify:
   checks:
     - cargo fmt --check
     - { name: tests, run: cargo test, timeout: 2m }
+hooks:
+  session_start: [./first.sh, { run: ./start.sh, timeout: 5s, required: true }]
+  user_prompt: [{ run: ./prompt.sh, timeout: 5s, required: true }]
+  before_tool:
+    - ./guard.sh
+    - { run: ./guard.py, timeout: 5s, required: true, tools: [exec_command, "apply_*"] }
+  after_tool: [{ run: ./log.sh, timeout: 2s, required: false, tools: [read_file] }]
+  stop: [{ run: ./stop.sh, timeout: 5s, required: true }]
+  run_end: [{ run: ./tell.sh, timeout: 5s, required: false }]
 agents: { enabled: false }
 environment: { container: { image: team/tools:1, runtime: docker } }
 artifacts: out
@@ -77,6 +86,14 @@ fn a_whole_spec_is_read() {
     let checks = spec.verify.checks.unwrap().value;
     assert_eq!((checks[0].name.as_str(), checks[0].timeout), ("cargo fmt --check", None));
     assert_eq!(checks[1].timeout, Some(Duration::from_secs(120)));
+    let hooks = spec.hooks.unwrap().value;
+    let points: Vec<&str> = hooks.iter().map(|hook| hook.point.as_str()).collect();
+    let order =
+        "session_start session_start user_prompt before_tool before_tool after_tool stop run_end";
+    assert_eq!(points.join(" "), order);
+    assert_eq!((hooks[3].run.as_str(), hooks[3].required), ("./guard.sh", true));
+    assert_eq!(hooks[4].tools, ["exec_command", "apply_*"]);
+    assert_eq!((hooks[5].timeout, hooks[5].required), (Some(Duration::from_secs(2)), false));
 }
 
 #[test]

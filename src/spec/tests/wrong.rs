@@ -21,7 +21,7 @@ const CASES: &[Case] = &[
         "t.yaml: the spec is empty | begin with: version: 1",
     ]),
     ("a list", "- a\n", &[
-        "t.yaml:1:1: the spec must be a mapping, not a list | keys here: version, name, task, task_file, params, inputs, instructions, workspace, isolate, model, policy, limits, expect, require_files, keep, max_changed_files, max_changed_lines, verify, agents, environment, artifacts",
+        "t.yaml:1:1: the spec must be a mapping, not a list | keys here: version, name, task, task_file, params, inputs, instructions, workspace, isolate, model, policy, limits, expect, require_files, keep, max_changed_files, max_changed_lines, verify, hooks, agents, environment, artifacts",
     ]),
     ("no version", "task: x\n", &[
         r#"t.yaml:1:1: "version" is missing | begin the file with: version: 1"#,
@@ -39,7 +39,7 @@ const CASES: &[Case] = &[
         r#"t.yaml:2:1: unknown key "polcy" | did you mean "policy"?"#,
     ]),
     ("unknown key far", "version: 1\nzzzzzz: 1\n", &[
-        r#"t.yaml:2:1: unknown key "zzzzzz" | keys here: version, name, task, task_file, params, inputs, instructions, workspace, isolate, model, policy, limits, expect, require_files, keep, max_changed_files, max_changed_lines, verify, agents, environment, artifacts"#,
+        r#"t.yaml:2:1: unknown key "zzzzzz" | keys here: version, name, task, task_file, params, inputs, instructions, workspace, isolate, model, policy, limits, expect, require_files, keep, max_changed_files, max_changed_lines, verify, hooks, agents, environment, artifacts"#,
     ]),
     ("duplicate", "version: 1\nname: a\nname: b\n", &[
         r#"t.yaml:3:1: duplicate key "name" | it stands in line 2 already; keep one of them"#,
@@ -225,15 +225,30 @@ const CASES: &[Case] = &[
     ("verify list", "version: 1\nverify: [make]\n", &[
         r#"t.yaml:2:9: "verify" must be a mapping, not a list | keys here: attempts, baseline, clean_checkout, checks"#,
     ]),
-    ("later keys", "version: 1\ncontext: [a]\noutput_schema: s.json\nmcp: { servers: {} }\nhooks: {}\nagents: { enabled: true }\nverify: { baseline: true, setup: [a], clean_checkout: true }\n", &[
+    ("later keys", "version: 1\ncontext: [a]\noutput_schema: s.json\nmcp: { servers: {} }\nhooks: { before_compact: [x] }\nagents: { enabled: true }\nverify: { baseline: true, setup: [a], clean_checkout: true }\n", &[
         r#"t.yaml:2:1: "context" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:3:1: "output_schema" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:4:1: "mcp" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
-        r#"t.yaml:5:1: "hooks" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
+        r#"t.yaml:5:10: "hooks.before_compact" is not supported yet | take it out: this version compacts only by `turnkey rollout compact`, where no run is at work"#,
         r#"t.yaml:6:20: "agents.enabled: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:7:21: "verify.baseline: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:7:27: "verify.setup" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
         r#"t.yaml:7:55: "verify.clean_checkout: true" is not supported yet | take it out: this version refuses what it would otherwise ignore"#,
+    ]),
+    ("hooks", "version: 1\nhooks:\n  before_tol: [x]\n  stop: ./a\n  user_prompt:\n    - { run: ./a, tools: [x] }\n    - { timeout: 5s }\n    - { run: ./a, required: false }\n    - \"\"\n    - { run: ./a, timeout: 5 }\n  before_tool:\n    - { run: ./a, tools: [] }\n    - { run: ./a, tools: [\"a b\", exec_*] }\n    - 7\n    - { run: ./a, required: no }\n", &[
+        r#"t.yaml:3:3: unknown key "hooks.before_tol" | did you mean "before_tool"?"#,
+        r#"t.yaml:4:9: "hooks.stop" must be a list, not the text "./a""#,
+        r#"t.yaml:6:19: unknown key "hooks.user_prompt[0].tools" | keys here: run, timeout, required"#,
+        r#"t.yaml:7:7: "hooks.user_prompt[1].run" is missing | name the command of this hook"#,
+        r#"t.yaml:8:29: "hooks.user_prompt[2].required" cannot be false: the hook is asked, and without an answer nothing goes on | take it out; only after_tool and run_end can do without"#,
+        r#"t.yaml:9:7: "hooks.user_prompt[3]" must be a command, not an empty text"#,
+        r#"t.yaml:10:28: "hooks.user_prompt[4].timeout" must be a duration with its unit, not the number 5 | write a number and a unit: 500ms, 10s, 5m, 2h"#,
+        r#"t.yaml:12:26: "hooks.before_tool[0].tools" is empty, so that the hook would never run | take it out for every tool, or name one"#,
+        r#"t.yaml:13:27: "hooks.before_tool[1].tools[0]" must be the name of a tool, in which "*" stands for any text, not "a b""#,
+        r#"t.yaml:15:29: "hooks.before_tool[3].required" must be true or false, not "no" | write false"#,
+    ]),
+    ("hook template", "version: 1\ntask: \"{{ crate }}\"\nparams: { crate: { type: string } }\nhooks: { stop: [\"./a {{ crate }}\"] }\n", &[
+        "t.yaml:4:17: {{ crate }} stands in a hook, where parameters are not filled in | only the task is a template; write the value out",
     ]),
     ("environment word", "version: 1\nenvironment: container\n", &[
         r#"t.yaml:2:14: "environment: container" names no image | write: environment: { container: { image: NAME } }"#,
@@ -268,7 +283,7 @@ const CASES: &[Case] = &[
         r#"t.yaml:2:9: "expect" must be one of changes, none, any, not the text "maybe""#,
         r#"t.yaml:3:18: "limits.steps" must be a whole number of at least 1, not the text "many""#,
         r#"t.yaml:3:30: "limits.time" must be a duration with its unit, not the number 5 | write a number and a unit: 500ms, 10s, 5m, 2h"#,
-        r#"t.yaml:4:1: unknown key "nope" | keys here: version, name, task, task_file, params, inputs, instructions, workspace, isolate, model, policy, limits, expect, require_files, keep, max_changed_files, max_changed_lines, verify, agents, environment, artifacts"#,
+        r#"t.yaml:4:1: unknown key "nope" | keys here: version, name, task, task_file, params, inputs, instructions, workspace, isolate, model, policy, limits, expect, require_files, keep, max_changed_files, max_changed_lines, verify, hooks, agents, environment, artifacts"#,
         r#"t.yaml:5:15: "model.use" must be PROVIDER/NAME, not "x" | openai/gpt-5.5, for instance"#,
     ]),
 ];

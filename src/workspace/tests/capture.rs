@@ -14,13 +14,13 @@ fn d37_all_changes_of_the_turn_whoever_made_them() {
         let mut workspace = scene.captured();
         let committed = edit(&workspace, "a.txt", Some("patched\n")).expect("commits");
         workspace.note_patch("call-1", &committed).expect("notes");
-        workspace.command_started("call-2");
+        workspace.command_started(CallRef::command("call-2"));
         scene.write("b.txt", "rewritten\n");
         scene.remove("c.txt");
         scene.write("d/e.txt", "new\n");
         scene.write("f.txt", "changed\n");
         scene.write("f.txt", "f.txt\n");
-        workspace.after_command("call-2").expect("looks");
+        workspace.after_command(&CallRef::command("call-2")).expect("looks");
         let changes = workspace.turn_changes().expect("compares");
         assert_eq!(short(&changes.files), ["M a.txt", "M b.txt", "D c.txt", "A d/e.txt"]);
         assert!(changes.exact, "{:?}", changes.reasons);
@@ -245,7 +245,7 @@ fn ignoring_everything_hides_nothing() {
     scene.write("hidden/file", "new\n");
     scene.write("target/x", "ignored from the start\n");
     scene.write(".git/info/exclude", "*\n");
-    workspace.after_command("1").expect("looks");
+    workspace.after_command(&CallRef::command("1")).expect("looks");
     let changes = workspace.turn_changes().expect("compares");
     let want =
         ["M .gitignore", "A hidden/.gitignore", "A hidden/file", "M src/main.rs", "A src/new.rs"];
@@ -301,9 +301,9 @@ fn ignored_files_that_a_patch_wrote_are_in_the_diff() {
         workspace.note_patch("1", &committed).expect("notes");
     }
     scene.write("out/by-command", "ignored\n");
-    workspace.after_command("2").expect("looks");
+    workspace.after_command(&CallRef::command("2")).expect("looks");
     scene.write("out/new", "changed\n");
-    workspace.after_command("3").expect("looks");
+    workspace.after_command(&CallRef::command("3")).expect("looks");
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["M old.log", "A out/new"]);
     assert_eq!(content(&changes.files[0].before), b"before\n");
@@ -321,10 +321,10 @@ fn a_file_made_by_a_command_and_patched_after_is_new() {
     scene.commit_all();
     let mut workspace = scene.captured();
     scene.write("made", "by command\n");
-    workspace.after_command("1").expect("looks");
+    workspace.after_command(&CallRef::command("1")).expect("looks");
     let committed = edit(&workspace, "made", Some("patched\n")).expect("commits");
     workspace.note_patch("2", &committed).expect("notes");
-    workspace.after_command("3").expect("looks");
+    workspace.after_command(&CallRef::command("3")).expect("looks");
     let changes = workspace.turn_changes().expect("compares");
     assert_eq!(short(&changes.files), ["A made"]);
     let calls: Vec<_> = changes.attribution[0].calls.iter().map(|call| &call.id).collect();
@@ -340,9 +340,9 @@ fn what_changes_between_calls_is_from_outside() {
     let mut workspace = scene.captured();
     scene.write("early", "22\n");
     std::thread::sleep(std::time::Duration::from_millis(60));
-    workspace.command_started("1");
+    workspace.command_started(CallRef::command("1"));
     scene.write("by-command", "22\n");
-    let changed = workspace.after_command("1").expect("looks");
+    let changed = workspace.after_command(&CallRef::command("1")).expect("looks");
     let outside: Vec<_> = changed.iter().map(|one| (shown(&one.path), one.outside)).collect();
     assert_eq!(outside, [("by-command".to_owned(), false), ("early".to_owned(), true)]);
     scene.write("late", "22\n");
@@ -357,12 +357,12 @@ fn what_changes_between_calls_is_from_outside() {
 fn while_several_commands_run_all_are_named() {
     let scene = Scene::plain();
     let mut workspace = scene.captured();
-    workspace.command_started("1");
-    workspace.command_started("2");
+    workspace.command_started(CallRef::command("1"));
+    workspace.command_started(CallRef::command("2"));
     scene.write("x", "x\n");
-    workspace.after_command("2").expect("looks");
+    workspace.after_command(&CallRef::command("2")).expect("looks");
     scene.write("y", "y\n");
-    workspace.while_command_runs("1").expect("looks");
+    workspace.while_command_runs(&CallRef::command("1")).expect("looks");
     scene.write("z", "z\n");
     let changes = workspace.turn_changes().expect("compares");
     let calls: Vec<Vec<&str>> = changes
@@ -470,5 +470,8 @@ fn capturing_twice_keeps_the_first_start() {
     assert_eq!(short(&workspace.turn_changes().expect("compares").files), ["M file"]);
     let mut other = scene.open();
     assert!(matches!(other.turn_changes(), Err(WorkspaceError::NotCaptured)));
-    assert!(matches!(other.after_command("1"), Err(WorkspaceError::NotCaptured)));
+    assert!(matches!(
+        other.after_command(&CallRef::command("1")),
+        Err(WorkspaceError::NotCaptured)
+    ));
 }

@@ -181,7 +181,7 @@ fn the_outline_walks_nothing_and_knows_what_changed() {
     let committed = edit(&workspace, "top", Some("y")).expect("commits");
     workspace.note_patch("1", &committed).expect("notes");
     scene.write("new", "x");
-    workspace.after_command("2").expect("looks");
+    workspace.after_command(&CallRef::command("2")).expect("looks");
     let changed = workspace.outline().expect("outlines").changed;
     let changed: Vec<_> = changed.iter().map(|one| (shown(&one.path), one.kind)).collect();
     let want = [("new", ChangeKind::Added), ("top", ChangeKind::Modified)];
@@ -189,7 +189,7 @@ fn the_outline_walks_nothing_and_knows_what_changed() {
     // Put back, it counts as changed no longer.
     scene.write("top", "x");
     scene.remove("new");
-    workspace.after_command("3").expect("looks");
+    workspace.after_command(&CallRef::command("3")).expect("looks");
     assert_eq!(workspace.outline().expect("outlines").changed, []);
 }
 

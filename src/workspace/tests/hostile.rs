@@ -111,7 +111,7 @@ fn files_that_come_and_go_during_the_walk() {
     });
     for _ in 0..20 {
         let mut workspace = scene.captured();
-        workspace.after_command("1").expect("looks");
+        workspace.after_command(&CallRef::command("1")).expect("looks");
         let changes = workspace.turn_changes().expect("compares");
         assert!(changes.files.iter().all(|file| file.path.starts_with(b"storm-")));
         let outside =
@@ -206,7 +206,7 @@ fn a_file_of_enormous_size_costs_nothing() {
         let file = std::fs::File::create(scene.path(name)).expect("opens");
         file.set_len(1 << 40).expect("a terabyte of nothing");
     }
-    workspace.after_command("1").expect("looks");
+    workspace.after_command(&CallRef::command("1")).expect("looks");
     let changes = workspace.turn_changes().expect("compares");
     assert!(!changes.exact);
     assert_eq!(changes.reasons.len(), 2, "{:?}", changes.reasons);

@@ -73,11 +73,11 @@ fn edits(scene: &Scene, workspace: &mut Workspace, case: u64, how: u64, random: 
         } else {
             by_shell(scene, case, random);
             if how == 2 && random.below(4) == 0 {
-                workspace.after_command("c").expect("looks");
+                workspace.after_command(&CallRef::command("c")).expect("looks");
             }
         }
     }
-    workspace.after_command("c").expect("looks");
+    workspace.after_command(&CallRef::command("c")).expect("looks");
 }
 
 /// One to three operations, some of which may not fit what is there.

@@ -211,7 +211,7 @@ fn d42_d43_nothing_the_repository_configures_runs_or_is_obeyed() {
     for scene in [&quiet, &loud] {
         let mut workspace = scene.captured();
         scene.write("a.txt", "two\n");
-        workspace.after_command("1").expect("looks");
+        workspace.after_command(&CallRef::command("1")).expect("looks");
         let changes = workspace.turn_changes().expect("compares");
         assert!(changes.exact, "{:?}", changes.reasons);
         let start = workspace.start_changes().expect("compares");
@@ -407,7 +407,7 @@ fn shell_and_patch_together_make_the_tree_that_git_sees() {
                 }
                 _ if !scene.path(&path).is_symlink() => {
                     scene.write(&path, format!("shell {}\n", next(9)));
-                    workspace.after_command("c").expect("looks");
+                    workspace.after_command(&CallRef::command("c")).expect("looks");
                 }
                 _ => {}
             }

@@ -1,0 +1,2 @@
+#!/bin/sh
+test -e answer || echo '{"decision":"block","reason":"the file answer is missing"}'
