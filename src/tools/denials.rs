@@ -242,9 +242,15 @@ fn refused(path: &Path, refusal: &Refusal<'_>, reach: &Reach, policy: &Policy) -
         return certain.then(|| write_line("creating", path, policy)).flatten();
     };
     if writable {
-        // A place inside a writable folder that mounts keep as it is.
+        // A place inside a writable folder that mounts keep as it is, or whose mode, owner, times and
+        // attributes the supervisor keeps.
         let verdict = policy.judge_write(&[path.to_owned()]).verdict;
-        let carved = refusal.sign == Sign::ReadOnly && !verdict.is_allow();
+        let by_sandbox = match refusal.sign {
+            Sign::ReadOnly => true,
+            Sign::Permission => meta.uid() == own_uid(),
+            Sign::Access => false,
+        };
+        let carved = by_sandbox && !verdict.is_allow();
         return carved.then(|| write_line("writing", path, policy)).flatten();
     }
     if !readable {

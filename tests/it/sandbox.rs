@@ -3,10 +3,12 @@
 //! Every test runs with the best set that this machine has and with the floor pinned, so that the sets
 //! are tried alike wherever namespaces can be had.
 
+#[path = "sandbox/metadata.rs"]
+mod metadata;
+
 use super::support::{Done, Run, Sandboxed, command, script, without};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
 const MODEL: [&str; 3] = ["--model", "scripted/model.yaml", "t"];
@@ -163,38 +165,6 @@ fn d50_semaphores_and_tmp_are_the_commands_own() {
     assert!(told[0].contains("tmp [] shm ['mine']"), "{}", told[0]);
     assert!(told[1].contains("kept shm []"), "/tmp stays for the run: {}", told[1]);
     assert!(!std::path::Path::new("/tmp/kept").exists());
-}
-
-#[test]
-fn modes_times_and_attributes_outside_are_held_by_mounts_and_said_where_they_are_not() {
-    for set in SETS {
-        let place = place(
-            &policy(set, ""),
-            &[(
-                "a.py",
-                "import os\ntarget = os.path.join(os.path.dirname(os.getcwd()), 'foreign')\nfor name, call in [('chmod', lambda: os.chmod(target, 0o777)), ('utime', lambda: os.utime(target, (1, 1))), ('setxattr', lambda: os.setxattr(target, 'user.x', b'x')), ('link', lambda: os.link(target, 'hard')), ('fchmod', lambda: os.fchmod(os.open(target, os.O_RDONLY), 0o777))]:\n    try:\n        call(); print(name, 'went through')\n    except OSError as error:\n        print(name, 'errno', error.errno)\n",
-            )],
-        );
-        place.write("foreign", "x");
-        fs::set_permissions(place.path("foreign"), fs::Permissions::from_mode(0o640)).unwrap();
-        let text = place.read("policy.yaml");
-        let readable = format!("read: [\"**\", \"{}/**\"]", place.path("").display());
-        place.write("policy.yaml", text.replace("read: [\"**\"]", &readable));
-        let done = run(&place, &MODEL).finish();
-        done.assert(0, "completed", "completed");
-        let mode = fs::metadata(place.path("foreign")).unwrap().permissions().mode() & 0o777;
-        let held = grade(&done, "files.metadata")["held"].clone();
-        if held == "prevented" {
-            assert_eq!(mode, 0o640, "{}", done.outputs()[0]);
-            assert!(!done.outputs()[0].contains("went through"), "{}", done.outputs()[0]);
-        } else {
-            assert_eq!(held, "not_held", "{set:?}");
-        }
-        assert!(done.outputs()[0].contains("link errno"), "{}", done.outputs()[0]);
-        if set.is_empty() && has_namespaces() {
-            assert_eq!(held, "prevented");
-        }
-    }
 }
 
 #[test]

@@ -4,11 +4,15 @@
 //! after the other, the first that knows it answers, everything else is allowed. The kernel keeps a
 //! bitmap of what is always allowed, so that its length costs the common calls nothing.
 
+use super::supervise::JUDGED;
 use super::{Confinement, LayerError, Wall, failed};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 const LAYER: &str = "seccomp";
+
+const OPEN_TREE_ATTR: libc::c_long = 467;
+const FILE_SETATTR: libc::c_long = 469;
 
 /// System calls that no build or test needs and that lead out of the sandbox, or into the kernel's
 /// less-trodden corners.
@@ -38,6 +42,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_move_pages,
     libc::SYS_open_by_handle_at,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_perf_event_open,
     libc::SYS_pidfd_getfd,
     libc::SYS_pivot_root,
@@ -78,6 +83,7 @@ const NESTING: &[libc::c_long] = &[
     libc::SYS_mount_setattr,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_pivot_root,
     libc::SYS_sethostname,
     libc::SYS_umount2,
@@ -215,7 +221,11 @@ fn program(confinement: &Confinement) -> Program {
     }
     others(&mut program, confinement.layers.namespaces);
     processes(&mut program, switches);
-    terminals(&mut program);
+    let mounted = confinement.layers.namespaces;
+    if !mounted {
+        metadata(&mut program);
+    }
+    controls(&mut program, mounted);
     sockets(&mut program, confinement);
     program.answer(ALLOW);
     program
@@ -281,14 +291,51 @@ fn processes(program: &mut Program, switches: &super::Switches) {
     program.call(libc::SYS_clone3, errno(libc::ENOSYS));
 }
 
-/// Typing into the terminal of whoever started us.
-fn terminals(program: &mut Program) {
+/// Modes, owners, times and attributes, which Landlock does not know: the supervisor judges them where
+/// no mounts hold them.
+fn metadata(program: &mut Program) {
+    for call in JUDGED {
+        program.call(*call, NOTIFY);
+    }
+    // For attributes that no build needs: as on a file system that has none.
+    program.call(FILE_SETATTR, errno(libc::EOPNOTSUPP));
+}
+
+/// What changes files outside by a descriptor that can only read, which Landlock lets through: flags of
+/// files (FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, their versions, FAT's), seals and keys (verity, encryption),
+/// and subvolumes.
+const FILE_CONTROLS: &[u32] = &[
+    0x4008_6602,
+    0x4004_6602,
+    0x401c_5820,
+    0x4008_7602,
+    0x4004_7602,
+    0x4008_6604,
+    0x4004_6604,
+    0x4004_7211,
+    0x4080_6685,
+    0x800c_6613,
+    0x5000_9401,
+    0x5000_940e,
+    0x5000_940f,
+    0x5000_9417,
+    0x5000_9418,
+    0x4008_941a,
+    0x5000_943f,
+    0xc0c8_9425,
+];
+
+/// Typing into the terminal of whoever started us, and what changes files without mounts to hold them.
+fn controls(program: &mut Program, mounted: bool) {
     const TIOCSTI: u32 = 0x5412;
     const TIOCLINUX: u32 = 0x541c;
     program.block(libc::SYS_ioctl, |block| {
         block.load(argument(1));
         block.equal(TIOCSTI, DENIED);
         block.equal(TIOCLINUX, DENIED);
+        for control in FILE_CONTROLS.iter().filter(|_| !mounted) {
+            block.equal(*control, errno(libc::EOPNOTSUPP));
+        }
         block.answer(ALLOW);
     });
 }
@@ -539,6 +586,25 @@ mod tests {
             let x32 = libc::SYS_connect | libc::c_long::from(X32_BIT);
             assert_eq!(judge(&program, ARCH, x32, [0; 6]), errno(libc::ENOSYS));
         }
+    }
+
+    #[test]
+    fn metadata_is_judged_where_no_mounts_hold_it() {
+        let (floor, full) = (walls(Wall::None, Layers::FLOOR), walls(Wall::None, Layers::ALL));
+        for call in JUDGED {
+            assert_eq!(judge(&floor, ARCH, *call, [0; 6]), NOTIFY, "{call}");
+            assert_eq!(judge(&full, ARCH, *call, [0; 6]), ALLOW, "{call}");
+        }
+        let unknown = errno(libc::EOPNOTSUPP);
+        assert_eq!(judge(&floor, ARCH, FILE_SETATTR, [0; 6]), unknown);
+        for control in FILE_CONTROLS {
+            let args = [3, 0xffff_ffff_0000_0000 | u64::from(*control), 0, 0, 0, 0];
+            assert_eq!(judge(&floor, ARCH, libc::SYS_ioctl, args), unknown, "{control:x}");
+            assert_eq!(judge(&full, ARCH, libc::SYS_ioctl, args), ALLOW, "{control:x}");
+        }
+        // FICLONE: copies that share their blocks.
+        let clone = [3, 0x4004_9409, 4, 0, 0, 0];
+        assert_eq!(judge(&floor, ARCH, libc::SYS_ioctl, clone), ALLOW);
     }
 
     #[test]

@@ -117,10 +117,11 @@ pub enum Wall {
     Open,
 }
 
-/// What only mounts can do. Of no effect without the namespaces.
+/// What only mounts can do. Of no effect without the namespaces, but for one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Mounts {
-    /// Existing places inside writable folders that become read-only.
+    /// Places inside writable folders that become read-only where they exist. Without the namespaces only
+    /// the supervisor keeps their metadata.
     pub read_only: Vec<PathBuf>,
     /// Existing folders inside writable ones that cannot be moved.
     pub held: Vec<PathBuf>,

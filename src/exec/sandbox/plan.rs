@@ -176,7 +176,8 @@ impl Plan {
                 seen: self.input.repository.clone(),
             }
         } else {
-            Mounts::default()
+            // There are none; the supervisor keeps what they would.
+            Mounts { read_only: self.input.protected_inside.clone(), ..Mounts::default() }
         };
         Confinement {
             enabled: true,
@@ -222,7 +223,8 @@ impl Plan {
         }
         grades.extend(self.deny_read(layers, findings));
         grades.extend(self.protect(layers));
-        grades.push(findings.grade("files.metadata", "metadata", false));
+        let metadata = findings.grade("files.metadata", "metadata", false);
+        grades.push(self.unless_io_uring(metadata, layers));
         for wall in ["network.none", "network.loopback", "network.hosts"] {
             if findings.of(wall).is_some() {
                 let clause = if wall == "network.none" { "network" } else { wall };
@@ -253,10 +255,11 @@ impl Plan {
 
     /// The filter does not see what io_uring does; only namespaces hold it then.
     fn unless_io_uring(&self, mut grade: Grade, layers: Layers) -> Grade {
-        let is_held_else = layers.namespaces && grade.clause == "network.loopback";
+        let by_namespaces = ["network.loopback", "files.metadata"];
+        let is_held_else = layers.namespaces && by_namespaces.contains(&grade.clause.as_str());
         if self.input.switches.io_uring && !is_held_else && grade.held == Held::Prevented {
             grade.held = Held::NotHeld;
-            grade.by = "allow_io_uring lets sockets past the filter".into();
+            grade.by = "allow_io_uring lets it past the filter".into();
         }
         grade
     }

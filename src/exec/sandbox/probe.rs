@@ -1,6 +1,6 @@
 //! What a confined child tries, so that every grade is something that was seen to hold.
 
-use super::{Confinement, Wall, rights};
+use super::{Confinement, Layers, Wall, rights};
 use crate::exec::order::{Finding, ProbeOrder};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -88,20 +88,31 @@ fn is_held(confinement: &Confinement, error: &io::Error) -> bool {
     }
 }
 
-/// Modes, and with them owners, times and attributes: only mounts hold them.
+/// Modes, and with them owners, times and attributes: mounts hold them, else the supervisor.
 fn metadata(confinement: &Confinement, probe: &ProbeOrder) -> Finding {
-    if !confinement.layers.namespaces {
-        let why = "neither Landlock nor seccomp tells whose file a change of mode, owner, time or \
-                   attribute is for";
-        return Finding::new("metadata", "none", false, why);
-    }
-    let mode = std::fs::Permissions::from_mode(0o640);
-    match std::fs::set_permissions(&probe.foreign_file, mode) {
-        Err(error) if is_held(confinement, &error) && errno(&error) != libc::EACCES => {
-            Finding::new("metadata", "mounts", true, "what may not be written is read-only")
+    let (layer, how) = match confinement.layers {
+        Layers { namespaces: true, .. } => ("mounts", "what may not be written is read-only"),
+        Layers { seccomp: true, .. } => ("the supervisor", "judged and made by it, by place"),
+        _ => {
+            let why = "without mounts or the supervisor nothing tells whose file a change of mode, \
+                       owner, time or attribute is for";
+            return Finding::new("metadata", "none", false, why);
         }
-        Err(error) => Finding::new("metadata", "mounts", false, error.to_string()),
-        Ok(()) => Finding::new("metadata", "mounts", false, "a change of mode went through"),
+    };
+    let set = |path: &Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o640));
+    let is_refused = |error: &io::Error| match errno(error) {
+        libc::EACCES => false,
+        libc::EPERM => !confinement.layers.namespaces,
+        _ => is_held(confinement, error),
+    };
+    match (set(&probe.foreign_file), set(&probe.allowed_file)) {
+        (Err(error), Ok(())) if is_refused(&error) => Finding::new("metadata", layer, true, how),
+        (Ok(()), _) => Finding::new("metadata", layer, false, "a change of mode went through"),
+        (_, Err(error)) => {
+            let why = format!("a change of mode inside the roots failed: {error}");
+            Finding::new("metadata", layer, false, why)
+        }
+        (Err(error), _) => Finding::new("metadata", layer, false, error.to_string()),
     }
 }
 

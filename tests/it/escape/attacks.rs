@@ -4,6 +4,9 @@
 //! Every attack is bounded by itself: a fixed number of tries, processes and bytes. None could do harm
 //! where nothing holds it: its targets are a folder, a process and sockets that the test made for it.
 
+#[path = "metadata.rs"]
+mod metadata;
+
 use super::targets::Targets;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -92,10 +95,11 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("read", read_outside),
     ("dev_shm_write", dev_shm_write),
     ("dev_shm_read", dev_shm_read),
-    ("chmod", chmod),
-    ("chown", chown),
-    ("utime", utime),
-    ("setxattr", setxattr),
+    ("chmod", metadata::chmod),
+    ("chown", metadata::chown),
+    ("utime", metadata::utime),
+    ("setxattr", metadata::setxattr),
+    ("file_flags", metadata::file_flags),
     ("git_rename_in", git_rename_in),
     ("git_config", git_config),
     ("git_moved", git_moved),
@@ -283,55 +287,6 @@ fn dev_shm_read(t: &Targets, ways: &mut Ways) {
     let read = fs::read(&t.shm_file);
     loot("dev_shm_read", read.as_deref().unwrap_or_default());
     ways.tried("read", read);
-}
-
-fn chmod(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("chmod").join("canary");
-    // SAFETY: as above.
-    unsafe {
-        ways.call("chmod", libc::chmod(c(&canary).as_ptr(), 0o777));
-        ways.call(
-            "fchmodat2",
-            libc::syscall(
-                452,
-                libc::AT_FDCWD,
-                c(&canary).as_ptr(),
-                0o777,
-                libc::AT_SYMLINK_NOFOLLOW,
-            ),
-        );
-    }
-    let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&canary);
-    let through = held.and_then(|held| {
-        let path = CString::new(format!("/proc/self/fd/{}", held.as_raw_fd())).unwrap();
-        // SAFETY: as above.
-        check(i64::from(unsafe { libc::chmod(path.as_ptr(), 0o777) }))
-    });
-    ways.tried("a descriptor", through);
-}
-
-fn chown(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("chown").join("canary");
-    // SAFETY: as above; the group is our own, which needs no privilege.
-    let done = unsafe { libc::chown(c(&canary).as_ptr(), u32::MAX, libc::getegid()) };
-    ways.call("chown", done);
-}
-
-fn utime(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("utime").join("canary");
-    let times = [libc::timespec { tv_sec: 1, tv_nsec: 0 }; 2];
-    // SAFETY: two times, as the call reads.
-    let done = unsafe { libc::utimensat(libc::AT_FDCWD, c(&canary).as_ptr(), times.as_ptr(), 0) };
-    ways.call("utimensat", done);
-}
-
-fn setxattr(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("setxattr").join("canary");
-    // SAFETY: a value of one byte.
-    let done = unsafe {
-        libc::setxattr(c(&canary).as_ptr(), c"user.attacked".as_ptr(), c"x".as_ptr().cast(), 1, 0)
-    };
-    ways.call("setxattr", done);
 }
 
 fn git_rename_in(_: &Targets, ways: &mut Ways) {

@@ -91,6 +91,7 @@ const FOLDERS: &[&str] = &[
     "chown",
     "utime",
     "setxattr",
+    "file_flags",
     "mount",
     "memfd_exec",
 ];
@@ -103,6 +104,15 @@ impl Range {
             place.write(&format!("outside/{folder}/{file}"), SECRET);
         }
         place.write("outside/write/second", "");
+        // The one file outside that commands may read: the policy names it.
+        place.write("home/readable", SECRET);
+        let attributed =
+            std::ffi::CString::new(root.join("outside/setxattr/canary").to_str().unwrap());
+        // SAFETY: two texts and a value of one byte.
+        unsafe {
+            let value = c"x".as_ptr().cast();
+            libc::setxattr(attributed.unwrap().as_ptr(), c"user.there".as_ptr(), value, 1, 0);
+        }
         fs::create_dir(root.join("s")).unwrap();
         let mut reached = BTreeMap::new();
         let outside = root.join("outside");
@@ -197,6 +207,10 @@ impl Range {
                 let found: Vec<u8> = loot.iter().rev().copied().collect();
                 seen.push(format!("{}", String::from_utf8_lossy(&found).contains(SECRET)));
             }
+            "file_flags" => {
+                let canaries = ["outside/file_flags/canary", "home/readable"];
+                seen.extend(canaries.map(|name| file_flags(&t.root.join(name))));
+            }
             "core_dump" => seen.push(format!("{}", t.root.join("ws/core").exists())),
             _ => {}
         }
@@ -256,6 +270,16 @@ fn folder(path: &Path, attack: &str) -> Vec<String> {
         .collect();
     seen.sort();
     seen
+}
+
+/// The flags of a file, where its file system has any.
+fn file_flags(path: &Path) -> String {
+    const FS_IOC_GETFLAGS: libc::c_ulong = 0x8008_6601;
+    let file = fs::File::open(path).unwrap();
+    let mut flags: libc::c_int = 0;
+    // SAFETY: writes one int.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETFLAGS, &raw mut flags) };
+    format!("{done} {flags:x}")
 }
 
 /// A process outside the sandbox that only waits.
