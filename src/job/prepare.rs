@@ -377,7 +377,7 @@ impl Hands {
         };
         let mut workspace = Workspace::open(&place.workspace, options)
             .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?;
-        workspace.guard(guarded);
+        workspace.guard(guarded, policy.files().clone());
         let limits = tool_limits(policy);
         let world = ToolWorld::new(
             place.policy.clone(),

@@ -172,6 +172,7 @@ impl Workspace {
         let calls: Vec<CallRef> =
             calls.into_iter().map(|id| CallRef { id: id.to_owned(), by: By::Command }).collect();
         let walked = self.walk_again()?;
+        self.note_intruders(walked.protected);
         self.take_look(walked.manifest, &calls, began)
     }
 
@@ -185,6 +186,7 @@ impl Workspace {
             converted: None,
             tracked: start.index.as_ref(),
             known: Some(&start.known),
+            protected: self.protection(),
             max_entries: self.limits.entries,
             threads: self.limits.threads,
         })

@@ -5,6 +5,8 @@
 
 #[path = "sandbox/metadata.rs"]
 mod metadata;
+#[path = "sandbox/protected.rs"]
+mod protected;
 
 use super::support::{Done, Run, Sandboxed, command, script, without};
 use serde_json::Value;

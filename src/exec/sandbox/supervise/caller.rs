@@ -37,7 +37,10 @@ impl Caller {
         let mut text = Vec::new();
         while text.len() < most {
             let from = at.wrapping_add(text.len() as u64);
-            let room = usize::try_from(PAGE - from % PAGE).unwrap_or(0).min(most - text.len());
+            let room = usize::try_from(PAGE - from % PAGE).unwrap_or(0);
+            // Most are short.
+            let room =
+                room.min(most - text.len()).min(if text.is_empty() { 256 } else { MAX_PATH });
             let start = text.len();
             text.resize(start + room, 0);
             let read = self.read_some(from, &mut text[start..])?;

@@ -10,6 +10,7 @@ use super::caller::Caller;
 use super::{Notice, Supervisor, errno, low, place};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 pub const FCHMODAT2: libc::c_long = 452;
@@ -52,9 +53,9 @@ const MAX_VALUE: usize = 65_536;
 
 /// Whose metadata may be changed.
 pub(super) struct Held {
-    writable: Vec<PathBuf>,
+    writable: Roots,
     /// Places inside writable folders that stay as they are.
-    protected: Vec<PathBuf>,
+    protected: Roots,
     /// Callers may have left for namespaces of their own, where paths and users mean something else.
     may_have_left: bool,
 }
@@ -70,12 +71,34 @@ impl Held {
         // What is not there yet is protected as well.
         let mut protected = resolved(&confinement.mounts.read_only);
         protected.extend(confinement.mounts.read_only.iter().cloned());
-        Self { writable, protected, may_have_left: confinement.switches.user_namespaces }
+        let may_have_left = confinement.switches.user_namespaces;
+        Self { writable: Roots::of(writable), protected: Roots::of(protected), may_have_left }
     }
 
     fn may_change(&self, place: &Path) -> bool {
-        let inside = |list: &[PathBuf]| list.iter().any(|root| place.starts_with(root));
-        inside(&self.writable) && !inside(&self.protected)
+        self.writable.hold(place) && !self.protected.hold(place)
+    }
+}
+
+/// Resolved places, to be compared often: as bytes, and by no more than is needed.
+struct Roots(Vec<Vec<u8>>);
+
+impl Roots {
+    fn of(paths: Vec<PathBuf>) -> Self {
+        let mut roots: Vec<Vec<u8>> =
+            paths.into_iter().map(|path| path.into_os_string().into_vec()).collect();
+        roots.sort();
+        roots.dedup();
+        Self(roots)
+    }
+
+    fn hold(&self, place: &Path) -> bool {
+        let place = place.as_os_str().as_bytes();
+        self.0.iter().any(|root| {
+            place.strip_prefix(&root[..]).is_some_and(|rest| {
+                rest.is_empty() || rest.first() == Some(&b'/') || root.ends_with(b"/")
+            })
+        })
     }
 }
 
@@ -293,26 +316,46 @@ impl Change {
 
     /// Changes what was opened.
     fn make(self, file: &OwnedFd) -> Result<(), i32> {
-        // The name leads to what is open, a symbolic link included, and no further.
-        let own = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
-            .map_err(|_| libc::EINVAL)?;
         if let Self::Mode(mode) = self {
             refuse_other_identities(file, mode)?;
         }
+        let (number, itself) = (file.as_raw_fd(), c"".as_ptr());
         // SAFETY: texts that end in NUL, times and a value that live until the calls have returned.
         let done = unsafe {
             match &self {
-                Self::Mode(mode) => libc::chmod(own.as_ptr(), *mode),
-                Self::Owner(user, group) => libc::fchownat(
-                    file.as_raw_fd(),
-                    c"".as_ptr(),
-                    *user,
-                    *group,
-                    libc::AT_EMPTY_PATH,
-                ),
+                Self::Mode(mode) => {
+                    libc::syscall(FCHMODAT2, number, itself, *mode, libc::AT_EMPTY_PATH) as i32
+                }
+                Self::Owner(user, group) => {
+                    libc::fchownat(number, itself, *user, *group, libc::AT_EMPTY_PATH)
+                }
                 Self::Times(times) => {
-                    let times = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
-                    libc::utimensat(libc::AT_FDCWD, own.as_ptr(), times, 0)
+                    libc::utimensat(number, itself, pointer(times), libc::AT_EMPTY_PATH)
+                }
+                Self::SetAttribute { .. } | Self::RemoveAttribute { .. } => {
+                    return self.make_by_name(file);
+                }
+            }
+        };
+        match done {
+            0 => Ok(()),
+            // Linux before 6.6 and 5.8.
+            _ if matches!(errno(), libc::ENOSYS | libc::EINVAL) => self.make_by_name(file),
+            _ => Err(errno()),
+        }
+    }
+
+    /// The same through the name that leads to what is open, a symbolic link included, and no further.
+    fn make_by_name(&self, file: &OwnedFd) -> Result<(), i32> {
+        let own = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            .map_err(|_| libc::EINVAL)?;
+        // SAFETY: as above.
+        let done = unsafe {
+            match self {
+                Self::Mode(mode) => libc::chmod(own.as_ptr(), *mode),
+                Self::Owner(user, group) => libc::chown(own.as_ptr(), *user, *group),
+                Self::Times(times) => {
+                    libc::utimensat(libc::AT_FDCWD, own.as_ptr(), pointer(times), 0)
                 }
                 Self::SetAttribute { name, value, flags } => libc::setxattr(
                     own.as_ptr(),
@@ -326,6 +369,11 @@ impl Change {
         };
         if done == 0 { Ok(()) } else { Err(errno()) }
     }
+}
+
+/// None of them means now.
+fn pointer(times: &Option<[libc::timespec; 2]>) -> *const libc::timespec {
+    times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr())
 }
 
 /// A file that runs as its owner or group would lend this user to others of the machine; on folders the
