@@ -23,6 +23,8 @@ const MAX_LOOKED_AT: usize = 256 * 1024;
 pub struct Reach {
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
+    /// Shared objects of System V and message queues are refused.
+    pub no_ipc: bool,
 }
 
 impl Reach {
@@ -33,8 +35,12 @@ impl Reach {
             grades.any(|grade| grade.clause == clause && grade.held == Held::Prevented)
         };
         let confinement = executor.sandbox().confinement(&Network::None).ok()?;
-        (holds("files.write") && holds("files.read") && confinement.enabled)
-            .then_some(Self { read: confinement.read, write: confinement.write })
+        let no_ipc = holds("ipc") && !confinement.layers.namespaces;
+        (holds("files.write") && holds("files.read") && confinement.enabled).then_some(Self {
+            read: confinement.read,
+            write: confinement.write,
+            no_ipc,
+        })
     }
 
     fn may(list: &[PathBuf], path: &Path) -> bool {
@@ -105,8 +111,37 @@ pub fn explain(output: &str, origin: &Origin, reach: &Reach, policy: &Policy) ->
             break;
         }
     }
+    told.extend(ipc(output.get(start..).unwrap_or_default()).filter(|_| reach.no_ipc));
     let lines: Vec<String> = told.iter().map(|line| format!("[sandbox: {line}]")).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Programs name the call, or what it was to give, near the error.
+fn ipc(output: &str) -> Option<String> {
+    const NAMES: &[&str] = &[
+        "shmget",
+        "shmat",
+        "semget",
+        "semctl",
+        "msgget",
+        "mq_open",
+        "shared memory segment",
+        "message queue",
+    ];
+    /// Lines around the error.
+    const NEAR: usize = 2;
+    let lines: Vec<String> = output.lines().map(str::to_ascii_lowercase).collect();
+    let failed =
+        |line: &String| line.contains("function not implemented") || line.contains("enosys");
+    let is_near = |at: usize| {
+        let near = &lines[at.saturating_sub(NEAR)..lines.len().min(at + NEAR + 1)];
+        near.iter().any(|line| NAMES.iter().any(|name| line.contains(name)))
+    };
+    lines.iter().enumerate().any(|(at, line)| failed(line) && is_near(at)).then(|| {
+        "System V objects and message queues were refused: without namespaces they are shared with every \
+         process of this user; the policy key that would allow it is sandbox.allow_sysv_ipc"
+            .to_owned()
+    })
 }
 
 /// The error numbers that a sandbox answers with, as programs print them.
@@ -365,7 +400,11 @@ mod tests {
             let file = PolicyFile::parse("policy.yaml", source, &|_| Err("none".into())).unwrap();
             let ground = Ground { workspace: root.join("ws"), ..Ground::default() };
             let policy = file.compile(&ground).unwrap();
-            let reach = Reach { read: vec![root.join("ws")], write: vec![root.join("ws/src")] };
+            let reach = Reach {
+                read: vec![root.join("ws")],
+                write: vec![root.join("ws/src")],
+                no_ipc: false,
+            };
             Self { dir, policy, reach }
         }
 

@@ -179,7 +179,14 @@ const TABLE: &[Row] = &[
         Prevented,
         "",
     ),
-    row("sysv_shm", "System V shared memory of a process outside", NotHeld, Prevented, "ipc"),
+    row("sysv_shm", "System V shared memory of a process outside", Prevented, Prevented, ""),
+    row(
+        "queues",
+        "System V semaphores and queues, POSIX queues of a process outside",
+        Prevented,
+        Prevented,
+        "",
+    ),
     row(
         "terminal",
         "type into, write to or read from a terminal outside (`TIOCSTI`)",
@@ -395,6 +402,7 @@ fn the_canaries_sing_where_nothing_holds() {
         "limits_of_others",
         "environ",
         "sysv_shm",
+        "queues",
     ];
     let calls: Vec<String> = names.iter().map(|name| call(&program, name)).collect();
     place.write(

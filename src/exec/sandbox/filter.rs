@@ -89,6 +89,25 @@ const NESTING: &[libc::c_long] = &[
     libc::SYS_umount2,
 ];
 
+/// Objects that processes of the same user share by number or name. Which of them are a command's own
+/// nobody can tell; an IPC namespace makes all of them so. What `allow_sysv_ipc` gives back.
+const IPC: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+];
+
+/// POSIX message queues. Landlock lets none be opened; it does not know that one is removed.
+const QUEUES: &[libc::c_long] = &[libc::SYS_mq_open, libc::SYS_mq_unlink];
+
 /// Calls that set something of another process of the same user, by its id in the first argument.
 /// Without a process namespace that could be the runner.
 const OTHERS: &[libc::c_long] =
@@ -224,6 +243,11 @@ fn program(confinement: &Confinement) -> Program {
     let mounted = confinement.layers.namespaces;
     if !mounted {
         metadata(&mut program);
+    }
+    let objects = IPC.iter().filter(|_| !switches.sysv_ipc).chain(QUEUES);
+    for call in objects.filter(|_| !mounted) {
+        // As a kernel that was built without them: programs that can do without do so.
+        program.call(*call, errno(libc::ENOSYS));
     }
     controls(&mut program, mounted);
     sockets(&mut program, confinement);
@@ -589,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_judged_where_no_mounts_hold_it() {
+    fn metadata_and_shared_objects_are_held_where_no_namespaces_hold_them() {
         let (floor, full) = (walls(Wall::None, Layers::FLOOR), walls(Wall::None, Layers::ALL));
         for call in JUDGED {
             assert_eq!(judge(&floor, ARCH, *call, [0; 6]), NOTIFY, "{call}");
@@ -602,6 +626,10 @@ mod tests {
             assert_eq!(judge(&floor, ARCH, libc::SYS_ioctl, args), unknown, "{control:x}");
             assert_eq!(judge(&full, ARCH, libc::SYS_ioctl, args), ALLOW, "{control:x}");
         }
+        for call in IPC.iter().chain(QUEUES) {
+            assert_eq!(judge(&floor, ARCH, *call, [0; 6]), errno(libc::ENOSYS), "{call}");
+            assert_eq!(judge(&full, ARCH, *call, [0; 6]), ALLOW, "{call}");
+        }
         // FICLONE: copies that share their blocks.
         let clone = [3, 0x4004_9409, 4, 0, 0, 0];
         assert_eq!(judge(&floor, ARCH, libc::SYS_ioctl, clone), ALLOW);
@@ -609,8 +637,12 @@ mod tests {
 
     #[test]
     fn switches_give_back_what_they_name() {
-        let switches =
-            super::super::Switches { ptrace: true, user_namespaces: true, io_uring: true };
+        let switches = super::super::Switches {
+            ptrace: true,
+            user_namespaces: true,
+            io_uring: true,
+            sysv_ipc: true,
+        };
         let confinement = Confinement {
             enabled: true,
             layers: Layers::FLOOR,
@@ -618,7 +650,7 @@ mod tests {
             ..Confinement::default()
         };
         let program = program(&confinement);
-        for call in TRACING.iter().chain(IO_URING).chain(NESTING) {
+        for call in TRACING.iter().chain(IO_URING).chain(NESTING).chain(IPC) {
             assert_eq!(judge(&program, ARCH, *call, [0; 6]), ALLOW, "{call}");
         }
         assert_eq!(judge(&program, ARCH, libc::SYS_clone3, [0; 6]), ALLOW);

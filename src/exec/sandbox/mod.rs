@@ -90,6 +90,7 @@ pub struct Switches {
     pub ptrace: bool,
     pub user_namespaces: bool,
     pub io_uring: bool,
+    pub sysv_ipc: bool,
 }
 
 impl Switches {
@@ -99,6 +100,7 @@ impl Switches {
             ptrace: has("allow_ptrace"),
             user_namespaces: has("allow_user_namespaces"),
             io_uring: has("allow_io_uring"),
+            sysv_ipc: has("allow_sysv_ipc"),
         }
     }
 }

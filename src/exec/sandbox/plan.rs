@@ -237,7 +237,15 @@ impl Plan {
         let sockets = findings.grade("sockets", "sockets", true);
         grades.push(self.unless_io_uring(sockets, Layers::default()));
         grades.push(findings.grade("signals", "signals", false));
-        grades.push(ipc(layers));
+        grades.push(match layers.namespaces {
+            true => Grade {
+                clause: "ipc".into(),
+                held: Held::Prevented,
+                by: "namespaces: the command has its own".into(),
+                required: false,
+            },
+            false => findings.grade("ipc", "ipc", false),
+        });
         grades.push(findings.grade("privileges", "privileges", true));
         grades.push(processes(layers));
         if self.input.limits != Limits::default() {
@@ -330,19 +338,6 @@ impl Plan {
         }
         grades
     }
-}
-
-/// System V and POSIX message queues, semaphores and shared memory.
-fn ipc(layers: Layers) -> Grade {
-    let (held, by) = match layers.namespaces {
-        true => (Held::Prevented, "namespaces: the command has its own"),
-        false => (
-            Held::NotHeld,
-            "what processes of the same user share by System V or POSIX queues is open to commands; \
-             namespaces close it",
-        ),
-    };
-    Grade { clause: "ipc".into(), held, by: by.into(), required: false }
 }
 
 fn processes(layers: Layers) -> Grade {

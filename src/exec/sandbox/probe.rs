@@ -37,6 +37,7 @@ pub fn probe_child(confinement: &Confinement, probe: &ProbeOrder) -> Vec<Finding
         network(confinement),
         sockets(confinement, probe),
         signals(confinement, probe),
+        ipc(confinement),
         privileges(),
     ];
     if let Some(hidden) = &probe.hidden {
@@ -217,6 +218,39 @@ fn signals(confinement: &Confinement, probe: &ProbeOrder) -> Finding {
         return Finding::new("signals", layer, false, why);
     }
     Finding::new("signals", layer, true, "the command's own processes only")
+}
+
+/// Shared memory, semaphores and queues by number or name, System V's and POSIX's.
+fn ipc(confinement: &Confinement) -> Finding {
+    if confinement.layers.namespaces {
+        return Finding::new("ipc", "namespaces", true, "the command has its own");
+    }
+    // SAFETY: a new segment of one page, which is marked for removal at once; a queue that nobody made.
+    let (segment, queue) = unsafe {
+        let segment = libc::shmget(libc::IPC_PRIVATE, 4096, 0o600 | libc::IPC_CREAT);
+        if segment >= 0 {
+            libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut());
+        }
+        let queue = libc::syscall(libc::SYS_mq_open, c"turnkey-probe".as_ptr(), libc::O_RDONLY);
+        (segment, if queue < 0 { errno(&io::Error::last_os_error()) } else { 0 })
+    };
+    if segment < 0 && queue == libc::ENOSYS {
+        return Finding::new(
+            "ipc",
+            "seccomp",
+            true,
+            "no System V objects and message queues at all",
+        );
+    }
+    let why = match confinement.switches.sysv_ipc {
+        true => {
+            "allow_sysv_ipc: what processes of the same user share by System V is open to commands"
+        }
+        false => {
+            "what processes of the same user share by System V or POSIX queues is open to commands"
+        }
+    };
+    Finding::new("ipc", "none", false, why)
 }
 
 fn privileges() -> Finding {

@@ -4,6 +4,8 @@
 //! Every attack is bounded by itself: a fixed number of tries, processes and bytes. None could do harm
 //! where nothing holds it: its targets are a folder, a process and sockets that the test made for it.
 
+#[path = "ipc.rs"]
+pub mod ipc;
 #[path = "metadata.rs"]
 mod metadata;
 
@@ -117,7 +119,8 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("unix_datagram", unix_datagram),
     ("engine_socket", engine_socket),
     ("internet", internet),
-    ("sysv_shm", sysv_shm),
+    ("sysv_shm", ipc::sysv_shm),
+    ("queues", ipc::queues),
     ("terminal", terminal),
     ("signals", signals),
     ("sigio", sigio),
@@ -649,20 +652,6 @@ fn internet(t: &Targets, ways: &mut Ways) {
 }
 
 /// Shared memory of System V that a process outside made.
-fn sysv_shm(t: &Targets, ways: &mut Ways) {
-    // SAFETY: what is attached is a segment of at least one byte.
-    unsafe {
-        let at = libc::shmat(t.shm_id, std::ptr::null(), 0);
-        if at as isize == -1 {
-            ways.call("shmat", -1);
-            return;
-        }
-        at.cast::<u8>().write(b'!');
-        libc::shmdt(at);
-        ways.tried("shmat", Ok(()));
-    }
-}
-
 fn terminal(t: &Targets, ways: &mut Ways) {
     const LINUX: u64 = 0x541c;
     let mut tries: Vec<(String, io::Result<File>)> = vec![];

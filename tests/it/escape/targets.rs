@@ -1,6 +1,7 @@
 //! What the attacks aim at: canaries in a folder outside of everything granted, processes, sockets, a
 //! terminal and memory of the test's own. They show whether an attack had an effect, whatever it says.
 
+use super::attacks::ipc::Shared;
 use crate::support::Sandboxed;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct Targets {
     /// Processes for the attacks by signals alone.
     pub prey: [i32; 2],
     pub shm_file: PathBuf,
-    pub shm_id: i32,
+    pub shared: Shared,
     pub abstract_name: String,
     pub tcp_port: u16,
     pub udp_port: u16,
@@ -125,8 +126,7 @@ impl Range {
         let (tcp_port, udp_port) = listen(&root.join("s"), &abstract_name, &mut reached);
         let shm_file = Path::new("/dev/shm").join(&abstract_name);
         fs::write(&shm_file, SECRET).unwrap();
-        // SAFETY: a new segment of one page, which is zero.
-        let shm_id = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, 0o600 | libc::IPC_CREAT) };
+        let shared = Shared::new(&abstract_name);
         let (terminal, name) = terminal();
         let pid = |child: &Child| child.id().cast_signed();
         let targets = Targets {
@@ -138,7 +138,7 @@ impl Range {
             victim_address: readable_address(pid(&victim)),
             prey: [pid(&prey[0]), pid(&prey[1])],
             shm_file,
-            shm_id,
+            shared,
             abstract_name,
             tcp_port,
             udp_port,
@@ -196,7 +196,8 @@ impl Range {
             "ptrace" | "scheduler" | "limits_of_others" | "proc_pid" => {
                 seen.push(state(t.victim, name));
             }
-            "sysv_shm" => seen.push(format!("{:?}", first_byte(t.shm_id))),
+            "sysv_shm" => seen.push(t.shared.memory()),
+            "queues" => seen.push(t.shared.queues()),
             "terminal" => {
                 seen.push(waiting(&self.terminal.0));
                 seen.push(waiting(&self.terminal.1));
@@ -234,8 +235,7 @@ impl Drop for Range {
             let _ = child.wait();
         }
         let _ = fs::remove_file(&self.targets.shm_file);
-        // SAFETY: a segment of ours.
-        unsafe { libc::shmctl(self.targets.shm_id, libc::IPC_RMID, std::ptr::null_mut()) };
+        self.targets.shared.remove();
     }
 }
 
@@ -336,19 +336,6 @@ fn readable_address(pid: i32) -> u64 {
         }
         assert!(Instant::now() < deadline, "no map of the victim: {maps}");
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn first_byte(id: i32) -> Option<u8> {
-    // SAFETY: a segment of ours, of one page.
-    unsafe {
-        let at = libc::shmat(id, std::ptr::null(), libc::SHM_RDONLY);
-        if at as isize == -1 {
-            return None;
-        }
-        let byte = at.cast::<u8>().read();
-        libc::shmdt(at);
-        Some(byte)
     }
 }
 
