@@ -17,6 +17,7 @@ mod launched;
 mod launcher;
 mod live;
 mod log;
+mod memory;
 pub mod order;
 mod programs;
 mod proxy;

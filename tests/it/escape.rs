@@ -214,6 +214,13 @@ const TABLE: &[Row] = &[
         Ended,
         "",
     ),
+    row(
+        "memory_files",
+        "the same in memory files, without a descriptor, hidden from who looks",
+        Ended,
+        Ended,
+        "",
+    ),
     row("disk_filler", "filling the disk below `command_limits.keep_free`", Ended, Ended, ""),
 ];
 

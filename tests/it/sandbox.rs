@@ -5,6 +5,8 @@
 
 #[path = "sandbox/ipc.rs"]
 mod ipc;
+#[path = "sandbox/memory.rs"]
+mod memory;
 #[path = "sandbox/metadata.rs"]
 mod metadata;
 #[path = "sandbox/protected.rs"]

@@ -130,6 +130,7 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("core_dump", core_dump),
     ("fork_bomb", fork_bomb),
     ("memory_hog", memory_hog),
+    ("memory_files", memory_files),
 ];
 
 fn overwrite(path: &Path) -> io::Result<()> {
@@ -871,6 +872,39 @@ fn memory_hog(_: &Targets, ways: &mut Ways) {
         true => ways.tried(&format!("{} MiB", HOGS * HOG_MIB), Ok(())),
         false => ways.tried("hold", Err::<(), _>(io::Error::other(format!("{held} of {HOGS}")))),
     }
+}
+
+/// The same in memory files, half of them mapped and closed, by processes that let nobody look at them.
+fn memory_files(_: &Targets, ways: &mut Ways) {
+    let mut kept = Vec::new();
+    let block = vec![1u8; 1 << 20];
+    // SAFETY: no pointers but a name; new descriptors are owned at once; what is mapped stays so.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        for number in 0..HOGS {
+            let fd = libc::memfd_create(c"hog".as_ptr(), 0);
+            if fd < 0 {
+                return ways.call("memfd_create", fd);
+            }
+            let mut file = File::from_raw_fd(fd);
+            for _ in 0..HOG_MIB {
+                if let Err(error) = file.write_all(&block) {
+                    return ways.tried("write", Err::<(), _>(error));
+                }
+            }
+            if number % 2 == 0 {
+                kept.push(file);
+                continue;
+            }
+            let (size, prot) = (HOG_MIB << 20, libc::PROT_READ);
+            let at = libc::mmap(std::ptr::null_mut(), size, prot, libc::MAP_SHARED, fd, 0);
+            if at == libc::MAP_FAILED {
+                return ways.call("mmap", -1);
+            }
+        }
+    }
+    std::thread::sleep(FORK_LIFE);
+    ways.tried(&format!("{} MiB", HOGS * HOG_MIB), Ok(()));
 }
 
 fn disk_filler(ways: &mut Ways) {
