@@ -106,10 +106,13 @@ fn lacks(abi: i32) -> Vec<&'static str> {
     const SINCE: &[(i32, &str)] = &[
         (1, "files (Linux 5.13)"),
         (2, "moving files between folders: refused altogether (Linux 5.19)"),
-        (3, "truncating files (Linux 6.2)"),
+        (3, "truncating files (Linux 6.2); the filter and the supervisor hold it"),
         (4, "TCP ports (Linux 6.7); the filter and the supervisor hold them"),
-        (5, "ioctl on devices (Linux 6.10)"),
-        (6, "signals and abstract sockets (Linux 6.12); namespaces hold them"),
+        (5, "ioctl on devices (Linux 6.10); only harmless ones can be opened"),
+        (
+            6,
+            "signals and abstract sockets (Linux 6.12); namespaces hold both, the supervisor the latter",
+        ),
     ];
     SINCE.iter().filter(|(since, _)| *since > abi).map(|(_, what)| *what).collect()
 }

@@ -216,7 +216,7 @@ fn low(number: libc::c_long) -> u32 {
 const DENIED: u32 = errno(libc::EPERM);
 
 /// The filter of a confinement.
-fn program(confinement: &Confinement) -> Program {
+fn program(confinement: &Confinement, landlock: i32) -> Program {
     let mut program = Program::default();
     program.load(ARCH_AT);
     program.put(EQUAL, ARCH, 1, 0);
@@ -243,6 +243,9 @@ fn program(confinement: &Confinement) -> Program {
     let mounted = confinement.layers.namespaces;
     if !mounted {
         metadata(&mut program);
+    }
+    if confinement.layers.landlock && !mounted && landlock < TRUNCATES {
+        truncation(&mut program);
     }
     let objects = IPC.iter().filter(|_| !switches.sysv_ipc).chain(QUEUES);
     for call in objects.filter(|_| !mounted) {
@@ -323,6 +326,35 @@ fn metadata(program: &mut Program) {
     }
     // For attributes that no build needs: as on a file system that has none.
     program.call(FILE_SETATTR, errno(libc::EOPNOTSUPP));
+}
+
+/// The Landlock ABI that knows truncation (Linux 6.2).
+pub const TRUNCATES: i32 = 3;
+
+/// Without it: a call by path is judged, and a file is not emptied by being opened to be read. (Where it
+/// is opened to be written, Landlock holds it.) The flags of openat2 are out of sight; who uses it can do
+/// without.
+fn truncation(program: &mut Program) {
+    const READ_ONLY: u32 = 0;
+    /// Asks for the right to read and write, and gives neither.
+    const NEITHER: u32 = 3;
+    program.call(libc::SYS_truncate, NOTIFY);
+    program.call(libc::SYS_openat2, errno(libc::ENOSYS));
+    let calls = [
+        (libc::SYS_openat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+    ];
+    let empties = libc::O_TRUNC.unsigned_abs();
+    for (call, flags) in calls {
+        program.block(call, |block| {
+            block.load(argument(flags));
+            block.put(AND, empties | libc::O_ACCMODE.unsigned_abs(), 0, 0);
+            block.equal(empties | READ_ONLY, errno(libc::EACCES));
+            block.equal(empties | NEITHER, errno(libc::EACCES));
+            block.answer(ALLOW);
+        });
+    }
 }
 
 /// What changes files outside by a descriptor that can only read, which Landlock lets through: flags of
@@ -442,11 +474,16 @@ fn low_family(family: libc::c_int) -> u32 {
 
 /// Puts the filter in force and gives the supervisor's end of it.
 pub fn install(confinement: &Confinement) -> Result<OwnedFd, LayerError> {
+    install_as(confinement, super::rights::abi())
+}
+
+/// Beside a Landlock of this ABI.
+pub fn install_as(confinement: &Confinement, landlock: i32) -> Result<OwnedFd, LayerError> {
     const NEW_LISTENER: libc::c_ulong = 1 << 3;
     /// A signal does not tear a call that the supervisor has taken up (Linux 5.19): without it a
     /// program that is signalled all the time, as Go's are, would make its connection twice.
     const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
-    let program = program(confinement);
+    let program = program(confinement, landlock);
     let length = u16::try_from(program.0.len())
         .map_err(|_| failed(LAYER, "the filter is longer than the kernel takes"))?;
     let wanted = libc::sock_fprog { len: length, filter: program.0.as_ptr().cast_mut() };
@@ -509,7 +546,7 @@ mod tests {
     }
 
     fn walls(wall: Wall, layers: Layers) -> Program {
-        program(&Confinement { enabled: true, layers, wall, ..Confinement::default() })
+        program(&Confinement { enabled: true, layers, wall, ..Confinement::default() }, 6)
     }
 
     fn socket(program: &Program, family: i32, kind: i32, protocol: i32) -> u32 {
@@ -649,7 +686,7 @@ mod tests {
             switches,
             ..Confinement::default()
         };
-        let program = program(&confinement);
+        let program = program(&confinement, 6);
         for call in TRACING.iter().chain(IO_URING).chain(NESTING).chain(IPC) {
             assert_eq!(judge(&program, ARCH, *call, [0; 6]), ALLOW, "{call}");
         }

@@ -6,6 +6,8 @@
 //! for any user in an ordinary container. Where namespaces can be had, they come on top. Everything is
 //! probed by doing it before the first model request.
 
+#[cfg(all(test, target_os = "linux"))]
+mod abis;
 #[cfg(target_os = "linux")]
 mod filter;
 mod grades;

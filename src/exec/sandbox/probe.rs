@@ -1,11 +1,13 @@
 //! What a confined child tries, so that every grade is something that was seen to hold.
 
+use super::filter::TRUNCATES;
 use super::{Confinement, Layers, Wall, rights};
 use crate::exec::order::{Finding, ProbeOrder};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -58,6 +60,29 @@ fn files(confinement: &Confinement, probe: &ProbeOrder) -> Finding {
     let write = |path: &Path| {
         std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).map(drop)
     };
+    let empty = |path: &Path| {
+        let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: a text that ends in NUL.
+        match unsafe { libc::truncate(path.as_ptr(), 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let empty_to_read = |path: &Path| {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).custom_flags(libc::O_TRUNC).open(path).map(drop)
+    };
+    if confinement.layers.landlock
+        && (empty(&probe.foreign_file).is_ok() || empty_to_read(&probe.foreign_file).is_ok())
+    {
+        return Finding::new("files", layer, false, "a file outside the roots could be emptied");
+    }
+    if confinement.switches.io_uring && !confinement.layers.namespaces && rights::abi() < TRUNCATES
+    {
+        let why = "allow_io_uring lets files be emptied past the filter, and this Landlock does not know \
+                   truncation (Linux 6.2 has it)";
+        return Finding::new("files", layer, false, why);
+    }
     let (outside, inside) = (write(&probe.forbidden_file), write(&probe.allowed_file));
     match (outside, inside) {
         (Err(error), Ok(())) if is_held(confinement, &error) => {

@@ -38,7 +38,12 @@ fn abi_of(version: i32) -> Option<ABI> {
 }
 
 pub fn restrict(confinement: &Confinement) -> Result<(), LayerError> {
-    let abi = abi_of(abi())
+    restrict_as(confinement, abi())
+}
+
+/// By what a kernel of this ABI has.
+pub fn restrict_as(confinement: &Confinement, version: i32) -> Result<(), LayerError> {
+    let abi = abi_of(version)
         .ok_or_else(|| failed(LAYER, "this kernel offers no Landlock (5.13 or newer has it)"))?;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

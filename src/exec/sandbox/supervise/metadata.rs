@@ -121,6 +121,8 @@ enum Change {
     Owner(libc::uid_t, libc::gid_t),
     /// Now, where none are given.
     Times(Option<[libc::timespec; 2]>),
+    /// Where Landlock does not know truncation.
+    Length(i64),
     SetAttribute {
         name: CString,
         value: Vec<u8>,
@@ -189,6 +191,7 @@ fn request(caller: &Caller, notice: &Notice) -> Result<(Named, Change), i32> {
             let named = Named::file_times(caller, a[0], a[1], low(a[3]))?;
             (named, Change::nanoseconds(caller, a[2])?)
         }
+        libc::SYS_truncate => (path(a[0], true)?, Change::Length(a[1].cast_signed())),
         libc::SYS_setxattr => (path(a[0], true)?, Change::attribute(caller, &a[1..])?),
         libc::SYS_lsetxattr => (path(a[0], false)?, Change::attribute(caller, &a[1..])?),
         libc::SYS_fsetxattr => (Named::Descriptor(low(a[0])), Change::attribute(caller, &a[1..])?),
@@ -332,9 +335,7 @@ impl Change {
                 Self::Times(times) => {
                     libc::utimensat(number, itself, pointer(times), libc::AT_EMPTY_PATH)
                 }
-                Self::SetAttribute { .. } | Self::RemoveAttribute { .. } => {
-                    return self.make_by_name(file);
-                }
+                _ => return self.make_by_name(file),
             }
         };
         match done {
@@ -357,6 +358,7 @@ impl Change {
                 Self::Times(times) => {
                     libc::utimensat(libc::AT_FDCWD, own.as_ptr(), pointer(times), 0)
                 }
+                Self::Length(length) => libc::truncate(own.as_ptr(), *length),
                 Self::SetAttribute { name, value, flags } => libc::setxattr(
                     own.as_ptr(),
                     name.as_ptr(),
