@@ -11,6 +11,10 @@ mod memory;
 mod metadata;
 #[path = "sandbox/protected.rs"]
 mod protected;
+#[path = "sandbox/switches.rs"]
+mod switches;
+#[path = "sandbox/toolchain.rs"]
+mod toolchain;
 
 use super::support::{Done, Run, Sandboxed, command, script, without};
 use serde_json::Value;
