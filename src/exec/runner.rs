@@ -1,5 +1,6 @@
 //! The runner's side of a command: from a Permit to a process, and the limits it runs under.
 
+use super::audit::Audit;
 use super::capture::Captured;
 use super::environment::Environment;
 use super::host::{Host, Local, Work};
@@ -29,6 +30,7 @@ pub struct Executor {
     config: ExecutorConfig,
     host: Arc<dyn Host>,
     logs: Option<Arc<dyn OutputLogs>>,
+    audit: Option<Arc<Audit>>,
     /// A launcher for the next command, started ahead so that none waits for it.
     ready: Mutex<Option<Waiting>>,
 }
@@ -88,12 +90,18 @@ impl Executor {
 
     /// Runs commands elsewhere than on this machine.
     pub fn on(host: Arc<dyn Host>, config: ExecutorConfig) -> Self {
-        Self { config, host, logs: None, ready: Mutex::new(None) }
+        Self { config, host, logs: None, audit: None, ready: Mutex::new(None) }
     }
 
     /// Keeps the whole output of every command as well.
     pub fn with_logs(mut self, logs: Arc<dyn OutputLogs>) -> Self {
         self.logs = Some(logs);
+        self
+    }
+
+    /// Hears from Landlock what it refuses.
+    pub fn with_audit(mut self, audit: Option<Arc<Audit>>) -> Self {
+        self.audit = audit;
         self
     }
 
@@ -157,15 +165,16 @@ impl Executor {
         })?;
         let timeout = attributes.timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
         let mut launched = self.launch(&mut order, wiring).await?;
-        match launched.reports.next().await {
-            Some(Report::Started { .. }) => {}
+        let process = match launched.reports.next().await {
+            Some(Report::Started { pid }) => pid,
             Some(report) => return Err(refusal(report)),
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
-        }
+        };
         // While the command works, the next one's launcher gets ready.
         *self.ready() = Waiting::start(&self.config.launcher, Wiring::Closed).ok();
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
-        Ok(Live::attend(launched, Bounds { timeout, output: limits.output }, log))
+        let live = Live::attend(launched, Bounds { timeout, output: limits.output }, log);
+        Ok(live.audited(self.audit.clone(), process))
     }
 
     /// Confines a child exactly as commands will be, and reports what held. A layer that cannot be put in

@@ -4,8 +4,8 @@ use super::RunFolder;
 use super::places::{self, Surroundings};
 use super::prepare::{ground, read_policy, repository_around};
 use super::sandbox::{Tried, WAYS_OUT, shortfalls};
-use crate::exec::CleanPath;
 use crate::exec::sandbox::{Grade, Layers, NoSandbox, Plan, SYSTEM_READ, Sandbox, landlock_abi};
+use crate::exec::{Audit, CleanPath};
 use crate::policy::SandboxLevel;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,8 @@ pub struct Examination {
     pub landlock_abi: i32,
     /// What later ABIs than this kernel's hold.
     pub landlock_lacks: Vec<&'static str>,
+    /// Why Landlock's own log is not heard; `None` where it is.
+    pub landlock_unheard: Option<String>,
     pub layers: Layers,
     pub grades: Vec<Grade>,
     pub always_readable: Vec<&'static str>,
@@ -89,6 +91,7 @@ pub async fn examine(asked: ToExamine) -> Result<Examination, String> {
         kernel: kernel(),
         landlock_abi: landlock_abi(),
         landlock_lacks: lacks(landlock_abi()),
+        landlock_unheard: Audit::open().err(),
         layers: if off || tried.failure.is_some() { Layers::default() } else { tried.layers },
         grades,
         always_readable: SYSTEM_READ.to_vec(),

@@ -3,6 +3,8 @@
 //! Every test runs with the best set that this machine has and with the floor pinned, so that the sets
 //! are tried alike wherever namespaces can be had.
 
+#[path = "sandbox/audit.rs"]
+mod audit;
 #[path = "sandbox/ipc.rs"]
 mod ipc;
 #[path = "sandbox/memory.rs"]

@@ -7,7 +7,7 @@
 //! probed by doing it before the first model request.
 
 #[cfg(all(test, target_os = "linux"))]
-mod abis;
+mod abi_tests;
 #[cfg(target_os = "linux")]
 mod filter;
 mod grades;
@@ -59,6 +59,9 @@ pub struct Confinement {
     pub wall: Wall,
     pub mounts: Mounts,
     pub limits: Limits,
+    /// Landlock logs what it refuses, because the runner hears it.
+    #[serde(default)]
+    pub audited: bool,
 }
 
 /// The layers that are to be in force.

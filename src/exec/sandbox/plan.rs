@@ -140,6 +140,8 @@ pub struct PlanInput {
     pub protects_by_name: bool,
     pub switches: Switches,
     pub limits: Limits,
+    /// The runner hears what Landlock refuses.
+    pub audited: bool,
 }
 
 /// The confinement of a run's commands.
@@ -188,6 +190,8 @@ impl Plan {
             wall,
             mounts,
             limits: self.input.limits,
+            // In a process namespace the runner knows a command by another number than the log.
+            audited: self.input.audited && layers.landlock && !layers.namespaces,
         }
     }
 

@@ -69,6 +69,9 @@ pub fn restrict_as(confinement: &Confinement, version: i32) -> Result<(), LayerE
     for path in confinement.write.iter().map(AsRef::as_ref).chain(private) {
         created = allow(created, path, abi, AccessFs::from_all(abi))?;
     }
+    if confinement.audited {
+        created = created.log_new_exec(true).map_err(|error| failed(LAYER, error))?;
+    }
     let status = created.restrict_self().map_err(|error| failed(LAYER, error))?;
     if status.ruleset == RulesetStatus::FullyEnforced {
         Ok(())

@@ -180,7 +180,7 @@ fn run(abi: i32, layers: &str) -> Told {
     }
     let _listener = probe::blind_socket(&top.join("foreign.sock")).unwrap();
     let done = Command::new(std::env::current_exe().unwrap())
-        .args(["exec::sandbox::abis::confined", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["exec::sandbox::abi_tests::confined", "--exact", "--nocapture", "--test-threads=1"])
         .args([format!("abi={abi}"), format!("layers={layers}"), format!("top={}", top.display())])
         .output()
         .unwrap();
