@@ -183,7 +183,9 @@ fn mapping(line: &str) -> Option<(Identity, &str)> {
     let (major, minor) = next()?.split_once(':')?;
     let inode = next()?.parse().ok()?;
     let number = |text| u32::from_str_radix(text, 16).ok();
-    let device = rustix::fs::makedev(number(major)?, number(minor)?);
+    // The type has other widths on other systems.
+    #[allow(clippy::unnecessary_cast)]
+    let device = rustix::fs::makedev(number(major)?, number(minor)?) as u64;
     Some(((device, inode), rest))
 }
 

@@ -4,114 +4,24 @@
 //! after the other, the first that knows it answers, everything else is allowed. The kernel keeps a
 //! bitmap of what is always allowed, so that its length costs the common calls nothing.
 
+mod calls;
+mod writer;
+
 use super::supervise::JUDGED;
 use super::{Confinement, LayerError, Wall, failed};
+use calls::{
+    FILE_CONTROLS, FILE_SETATTR, IO_URING, IPC, NESTING, OTHERS, QUEUES, REFUSED, TRACING,
+};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+#[cfg(target_arch = "x86_64")]
+use writer::AT_LEAST;
+use writer::{
+    ALLOW, AND, ARCH_AT, EQUAL, KILL_PROCESS, NOTIFY, NUMBER_AT, Program, argument, errno,
+    high_half,
+};
 
 const LAYER: &str = "seccomp";
-
-const OPEN_TREE_ATTR: libc::c_long = 467;
-const FILE_SETATTR: libc::c_long = 469;
-
-/// System calls that no build or test needs and that lead out of the sandbox, or into the kernel's
-/// less-trodden corners.
-const REFUSED: &[libc::c_long] = &[
-    libc::SYS_acct,
-    libc::SYS_add_key,
-    libc::SYS_adjtimex,
-    libc::SYS_bpf,
-    libc::SYS_chroot,
-    libc::SYS_clock_adjtime,
-    libc::SYS_clock_settime,
-    libc::SYS_delete_module,
-    libc::SYS_fanotify_init,
-    libc::SYS_finit_module,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_fspick,
-    libc::SYS_init_module,
-    libc::SYS_kexec_file_load,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_migrate_pages,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_move_pages,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
-    OPEN_TREE_ATTR,
-    libc::SYS_perf_event_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pivot_root,
-    libc::SYS_process_madvise,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    libc::SYS_reboot,
-    libc::SYS_request_key,
-    libc::SYS_setdomainname,
-    libc::SYS_sethostname,
-    libc::SYS_setns,
-    libc::SYS_settimeofday,
-    libc::SYS_swapoff,
-    libc::SYS_swapon,
-    libc::SYS_syslog,
-    libc::SYS_umount2,
-    libc::SYS_userfaultfd,
-    libc::SYS_vhangup,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
-];
-
-/// What `allow_ptrace` gives back. Landlock keeps a tracer within its own command all the same.
-const TRACING: &[libc::c_long] =
-    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_kcmp];
-
-/// What `allow_io_uring` gives back. Its operations pass no filter, so that neither the supervisor nor
-/// the rules on sockets see them.
-const IO_URING: &[libc::c_long] =
-    &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
-
-/// What `allow_user_namespaces` gives back.
-const NESTING: &[libc::c_long] = &[
-    libc::SYS_chroot,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    OPEN_TREE_ATTR,
-    libc::SYS_pivot_root,
-    libc::SYS_sethostname,
-    libc::SYS_umount2,
-];
-
-/// Objects that processes of the same user share by number or name. Which of them are a command's own
-/// nobody can tell; an IPC namespace makes all of them so. What `allow_sysv_ipc` gives back.
-const IPC: &[libc::c_long] = &[
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_msgget,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_msgctl,
-    libc::SYS_semget,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_semctl,
-];
-
-/// POSIX message queues. Landlock lets none be opened; it does not know that one is removed.
-const QUEUES: &[libc::c_long] = &[libc::SYS_mq_open, libc::SYS_mq_unlink];
-
-/// Calls that set something of another process of the same user, by its id in the first argument.
-/// Without a process namespace that could be the runner.
-const OTHERS: &[libc::c_long] =
-    &[libc::SYS_sched_setattr, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler];
 
 /// Namespaces that clone(2) and unshare(2) may not make:
 /// NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME.
@@ -132,86 +42,6 @@ const ARCH: u32 = 0xc000_00b7;
 /// The x32 ABI reaches the same calls under other numbers while the architecture reads the same.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: u32 = 0x4000_0000;
-
-const ALLOW: u32 = 0x7fff_0000;
-const NOTIFY: u32 = 0x7fc0_0000;
-const KILL_PROCESS: u32 = 0x8000_0000;
-
-const fn errno(number: i32) -> u32 {
-    0x0005_0000 | (number.cast_unsigned() & 0xffff)
-}
-
-const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
-const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
-const ANY_BIT: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
-const AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
-const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
-const RETURN: u16 = 0x06; // BPF_RET | BPF_K
-
-const NUMBER_AT: u32 = 0;
-const ARCH_AT: u32 = 4;
-
-/// Where the low half of an argument lies. Both architectures are little-endian, and every argument
-/// that is looked at is an `int` to the kernel, which reads no more of it either.
-const fn argument(index: u32) -> u32 {
-    16 + index * 8
-}
-
-const fn high_half(index: u32) -> u32 {
-    argument(index) + 4
-}
-
-/// The program while it is written. Jumps only skip the next few instructions, so that every block
-/// can be read alone; each block starts with the call's number loaded.
-#[derive(Default)]
-struct Program(Vec<libc::sock_filter>);
-
-impl Program {
-    fn put(&mut self, code: u16, k: u32, jt: u8, jf: u8) {
-        self.0.push(libc::sock_filter { code, jt, jf, k });
-    }
-
-    fn load(&mut self, at: u32) {
-        self.put(LOAD, at, 0, 0);
-    }
-
-    fn answer(&mut self, answer: u32) {
-        self.put(RETURN, answer, 0, 0);
-    }
-
-    /// Answers a call by its number alone.
-    fn call(&mut self, number: libc::c_long, answer: u32) {
-        self.put(EQUAL, low(number), 0, 1);
-        self.answer(answer);
-    }
-
-    /// A block for one call; it must end in an answer on every way.
-    fn block(&mut self, number: libc::c_long, block: impl FnOnce(&mut Self)) {
-        let start = self.0.len();
-        self.put(EQUAL, low(number), 0, 0);
-        block(self);
-        let length = self.0.len() - start - 1;
-        // Blocks have a handful of instructions; one that had more than a jump can skip would be cut
-        // short by the kernel's own check of the program.
-        self.0[start].jf = u8::try_from(length).unwrap_or(u8::MAX);
-    }
-
-    /// Answers where the accumulator is this.
-    fn equal(&mut self, value: u32, answer: u32) {
-        self.put(EQUAL, value, 0, 1);
-        self.answer(answer);
-    }
-
-    fn any_bit(&mut self, bits: u32, answer: u32) {
-        self.put(ANY_BIT, bits, 0, 1);
-        self.answer(answer);
-    }
-}
-
-fn low(number: libc::c_long) -> u32 {
-    // System call numbers are small and positive.
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
 
 const DENIED: u32 = errno(libc::EPERM);
 
@@ -357,30 +187,6 @@ fn truncation(program: &mut Program) {
     }
 }
 
-/// What changes files outside by a descriptor that can only read, which Landlock lets through: flags of
-/// files (FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, their versions, FAT's), seals and keys (verity, encryption),
-/// and subvolumes.
-const FILE_CONTROLS: &[u32] = &[
-    0x4008_6602,
-    0x4004_6602,
-    0x401c_5820,
-    0x4008_7602,
-    0x4004_7602,
-    0x4008_6604,
-    0x4004_6604,
-    0x4004_7211,
-    0x4080_6685,
-    0x800c_6613,
-    0x5000_9401,
-    0x5000_940e,
-    0x5000_940f,
-    0x5000_9417,
-    0x5000_9418,
-    0x4008_941a,
-    0x5000_943f,
-    0xc0c8_9425,
-];
-
 /// Typing into the terminal of whoever started us, and what changes files without mounts to hold them.
 fn controls(program: &mut Program, mounted: bool) {
     const TIOCSTI: u32 = 0x5412;
@@ -512,6 +318,7 @@ pub fn install_as(confinement: &Confinement, landlock: i32) -> Result<OwnedFd, L
 #[cfg(test)]
 mod tests {
     use super::super::Layers;
+    use super::writer::{ANY_BIT, LOAD, RETURN};
     use super::*;
 
     /// Runs the program on one call, as the kernel would.

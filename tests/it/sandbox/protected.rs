@@ -76,7 +76,7 @@ fn d86_protected_names_that_a_command_makes_anywhere_are_taken_away_and_told() {
         let told = done.outputs();
         for name in TAKEN {
             assert!(
-                !place.path(&format!("ws/{name}")).symlink_metadata().is_ok(),
+                place.path(&format!("ws/{name}")).symlink_metadata().is_err(),
                 "{set:?}: {name}"
             );
             let line = format!("/ws/{name} was made and is gone again");
