@@ -1,6 +1,7 @@
 //! Modes, owners, times and attributes: what a command may change of them, and what not.
 
 use super::{MODEL, SETS, grade, place, policy, run};
+use crate::support::without;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -127,6 +128,23 @@ fn modes_owners_times_and_attributes_are_held_outside_and_free_inside() {
         let odd = section(told, "odd ones");
         assert!(!odd.contains("errno") && odd.contains("time 5.0 True"), "{set:?}: {odd}");
     }
+}
+
+/// As in a container whose filter refuses what the supervisor would rather use.
+#[test]
+fn the_supervisor_works_also_where_its_shorter_ways_are_refused() {
+    let tries = "import os\nopen('mine', 'w').close()\nos.chmod('mine', 0o751)\nos.chmod(os.path.abspath('mine'), 0o751)\nos.utime('mine', (5, 5))\nos.setxattr('mine', 'user.one', b'value')\nprint('mode %o' % os.stat('mine').st_mode, os.stat('mine').st_mtime, os.listxattr('mine'))\ntry:\n    os.chmod('../foreign', 0o777)\nexcept OSError as error:\n    print('foreign', error.errno)\n";
+    let place = place(&policy(SETS[1], ""), &[("a.py", tries)]);
+    place.write("foreign", "x");
+    let mode = || fs::metadata(place.path("foreign")).unwrap().mode();
+    let before = mode();
+    let mut started = run(&place, &MODEL);
+    without(&mut started, &[libc::SYS_process_vm_readv, 452, libc::SYS_pidfd_getfd]);
+    let done = started.finish();
+    done.assert(0, "completed", "completed");
+    let told = &done.outputs()[0];
+    assert!(told.contains("mode 100751 5.0 ['user.one']"), "{told}");
+    assert!(told.contains("foreign 1") && mode() == before, "{told}");
 }
 
 #[test]

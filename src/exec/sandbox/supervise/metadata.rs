@@ -340,8 +340,10 @@ impl Change {
         };
         match done {
             0 => Ok(()),
-            // Linux before 6.6 and 5.8.
-            _ if matches!(errno(), libc::ENOSYS | libc::EINVAL) => self.make_by_name(file),
+            // Linux before 6.6 and 5.8, and containers whose filter does not know the call.
+            _ if matches!(errno(), libc::ENOSYS | libc::EINVAL | libc::EPERM) => {
+                self.make_by_name(file)
+            }
             _ => Err(errno()),
         }
     }
