@@ -116,10 +116,7 @@ impl Caller {
 
     /// What one of the caller's descriptors stands for.
     pub fn open_descriptor(&self, number: RawFd) -> Result<OwnedFd, i32> {
-        let path = match number {
-            libc::AT_FDCWD => format!("/proc/{}/cwd", self.thread),
-            number => format!("/proc/{}/fd/{number}", self.thread),
-        };
+        let path = format!("/proc/{}/fd/{number}", self.thread);
         rustix::fs::open(path, LOOK, Mode::empty()).map_err(|error| match error {
             rustix::io::Errno::NOENT => libc::EBADF,
             error => error.raw_os_error(),
@@ -205,5 +202,44 @@ impl Caller {
             (fields.get(6) == Some(&inode)).then(|| i32::from_str_radix(fields[4], 16).ok())?
         });
         kind.ok_or(libc::EPROTOTYPE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read_to_its_end_and_no_further_than_memory_goes() {
+        let pages = 2 * PAGE as usize;
+        let (prot, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory of three pages, the last of which is taken away again; what is written lies
+        // in the first two.
+        let memory = unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), pages + 4096, prot, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            libc::munmap(at.cast::<u8>().add(pages).cast(), 4096);
+            std::slice::from_raw_parts_mut(at.cast::<u8>(), pages)
+        };
+        memory.fill(b'x');
+        let caller =
+            Caller { thread: rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs() };
+        let start = memory.as_ptr() as u64;
+        for length in [1, 255, 256, 257, 4000] {
+            let at = pages - length - 1;
+            memory[pages - 1] = 0;
+            let text = caller.path(start + at as u64).unwrap();
+            assert_eq!(text, vec![b'x'; length], "{length}");
+            memory[pages - 1] = b'x';
+            let cut = caller.path(start + at as u64);
+            assert_eq!(cut, Err(libc::EFAULT), "{length}: no end before the memory's");
+        }
+        assert_eq!(caller.path(start), Err(libc::ENAMETOOLONG));
+        assert_eq!(caller.path(8), Err(libc::EFAULT));
+        assert_eq!(caller.read(start, 3).unwrap(), b"xxx");
+        assert_eq!(caller.read(start + pages as u64 - 2, 3), Err(libc::EFAULT));
+        // SAFETY: the memory of above, which nothing refers to any more.
+        unsafe { libc::munmap(start as *mut libc::c_void, pages) };
     }
 }

@@ -226,7 +226,10 @@ impl Named {
             at => caller.path(at)?,
         };
         if path.is_empty() && may_be_empty {
-            return Ok(Self::Descriptor(folder));
+            return Ok(match folder {
+                libc::AT_FDCWD => Self::Path { folder, path: b".".to_vec(), follow: true },
+                number => Self::Descriptor(number),
+            });
         }
         Self::path(folder, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)
     }
