@@ -18,9 +18,11 @@ pub use metadata::JUDGED;
 
 use super::rights::PRIVATE;
 use super::{Confinement, Wall};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -111,6 +113,8 @@ pub struct Supervisor {
     /// readable stays out of reach also where it lies in the command's own /tmp.
     roots: Vec<(PathBuf, bool)>,
     held: metadata::Held,
+    /// `/proc/self/fd`: held open, it is shorter to go through.
+    own_files: OwnedFd,
     waiting: AtomicUsize,
 }
 
@@ -139,6 +143,7 @@ impl Supervisor {
             alone: own_network,
             roots,
             held: metadata::Held::by(confinement),
+            own_files: fs::File::open("/proc/self/fd")?.into(),
             waiting: AtomicUsize::new(0),
         });
         supervisor.stay_on_one_processor();
@@ -209,6 +214,14 @@ impl Supervisor {
         unsafe { libc::ioctl(self.listener.as_raw_fd(), IS_VALID, &raw const notice.id) == 0 }
     }
 
+    /// Where a file lies, whatever name it was opened by.
+    fn place(&self, file: &OwnedFd) -> Result<PathBuf, i32> {
+        let number = file.as_raw_fd().to_string();
+        let place = rustix::fs::readlinkat(&self.own_files, number, Vec::with_capacity(512));
+        let bytes = place.map_err(|_| libc::EACCES)?.into_bytes();
+        Ok(PathBuf::from(OsString::from_vec(bytes)))
+    }
+
     /// Gives the caller a descriptor; `number` puts it in the place of another.
     fn install(
         &self,
@@ -228,11 +241,6 @@ impl Supervisor {
         let given = unsafe { libc::ioctl(self.listener.as_raw_fd(), ADD_FD, &raw const request) };
         if given < 0 { Err(errno()) } else { Ok(given.into()) }
     }
-}
-
-/// Where a file lies, whatever name it was opened by.
-fn place(file: &OwnedFd) -> Result<PathBuf, i32> {
-    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| libc::EACCES)
 }
 
 fn errno() -> i32 {

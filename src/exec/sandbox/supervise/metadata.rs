@@ -7,7 +7,7 @@
 
 use super::super::Confinement;
 use super::caller::Caller;
-use super::{Notice, Supervisor, errno, low, place};
+use super::{Notice, Supervisor, errno, low};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -144,7 +144,7 @@ impl Supervisor {
             Named::Path { folder, path, follow } => caller.open(*folder, path, *follow)?,
             Named::Descriptor(number) => caller.open_descriptor(*number)?,
         };
-        let place = place(&file)?;
+        let place = self.place(&file)?;
         let is_own = matches!(named, Named::Descriptor(_)) && lies_nowhere(&place);
         if !is_own && !self.held.may_change(&place) {
             return Err(libc::EPERM);

@@ -11,7 +11,7 @@
 
 use super::super::Wall;
 use super::caller::Caller;
-use super::{Notice, Supervisor, errno, low, place};
+use super::{Notice, Supervisor, errno, low};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl Supervisor {
         }
         let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
         let file = process.open(libc::AT_FDCWD, &path[..end], true)?;
-        let place = place(&file)?;
+        let place = self.place(&file)?;
         let innermost = self
             .roots
             .iter()
