@@ -60,6 +60,8 @@ fn as_json(found: &Examination) -> String {
         "kernel": found.kernel,
         "landlock_abi": found.landlock_abi,
         "landlock_lacks": found.landlock_lacks,
+        "landlock_audit": found.landlock_unheard.is_none(),
+        "landlock_audit_why_not": found.landlock_unheard,
         "layers": layers,
         "grades": found.grades,
         "always_readable": found.always_readable,
@@ -83,6 +85,11 @@ fn as_text(found: &Examination) -> String {
     for lacks in &found.landlock_lacks {
         text.push_str(&format!("            this ABI lacks: {lacks}\n"));
     }
+    let audit = found.landlock_unheard.as_ref().map_or_else(
+        || "what Landlock refuses is heard, and explained to the model".to_owned(),
+        |why| format!("Landlock's log is not heard ({why})"),
+    );
+    text.push_str(&format!("            {audit}\n"));
     text.push_str(&format!("policy      {}\nworkspace   {}\n\n", found.policy, found.workspace));
     text.push_str(&table(found));
     text.push_str(&format!("\nalways readable: {}\n", found.always_readable.join(" ")));

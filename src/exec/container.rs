@@ -233,6 +233,7 @@ impl Container {
             Finding::new("sockets", runtime, mounted, "what is not mounted cannot be reached"),
             Finding::new("signals", runtime, image, "processes of the container only"),
             Finding::new("metadata", runtime, mounted, "what may not be written is read-only"),
+            Finding::new("ipc", runtime, image, "the container has its own"),
         ]
     }
 

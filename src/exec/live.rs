@@ -5,6 +5,7 @@
 //! task goes, the launcher sees its socket close and kills the tree.
 
 use super::ExecError;
+use super::audit::{Audit, Refused};
 use super::capture::{Capture, Captured, Stream};
 use super::launched::Launched;
 use super::log::{LogEnd, LogPipe, OutputLog};
@@ -60,6 +61,8 @@ pub struct Live {
     task: JoinHandle<()>,
     began: Instant,
     pub has_terminal: bool,
+    /// Who tells what was refused to the command, and the id of its first process.
+    audit: Option<(Arc<Audit>, i32)>,
 }
 
 struct Shared {
@@ -138,7 +141,17 @@ impl Live {
             drop(control);
             let _ = tokio::time::timeout(LAUNCHER_GRACE, gone.wait()).await;
         });
-        Self { shared, asks, ended, task, began, has_terminal }
+        Self { shared, asks, ended, task, began, has_terminal, audit: None }
+    }
+
+    pub(super) fn audited(mut self, audit: Option<Arc<Audit>>, process: i32) -> Self {
+        self.audit = audit.map(|audit| (audit, process));
+        self
+    }
+
+    /// What Landlock says that it refused since the last call; nothing where it is not heard.
+    pub fn refused(&self) -> Vec<Refused> {
+        self.audit.as_ref().map_or_else(Vec::new, |(audit, process)| audit.of(*process))
     }
 
     pub fn began(&self) -> Instant {

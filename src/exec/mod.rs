@@ -6,6 +6,11 @@
 //! That keeps the runner free of work between fork and exec, and keeps one promise in one place:
 //! when a command is over, nothing of it is left.
 
+#[cfg(target_os = "linux")]
+mod audit;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_audit.rs"]
+mod audit;
 mod capture;
 mod child;
 mod children;
@@ -18,6 +23,7 @@ mod launcher;
 mod launchers;
 mod live;
 mod log;
+mod memory;
 mod operator;
 pub mod order;
 mod programs;
@@ -29,6 +35,7 @@ mod starter;
 mod streams;
 mod tree;
 
+pub use audit::{Audit, Refused};
 pub use capture::{Captured, Stream};
 pub use children::adopt_orphans;
 pub use container::{Container, ContainerConfig, ContainerError, ContainerWalls, Place};

@@ -1,5 +1,6 @@
 //! The runner's side of a command: from a Permit to a process, and the limits it runs under.
 
+use super::audit::Audit;
 use super::capture::Captured;
 use super::environment::Environment;
 use super::host::{Host, Local, Work};
@@ -40,6 +41,7 @@ pub struct Executor {
     config: ExecutorConfig,
     host: Arc<dyn Host>,
     logs: Option<Arc<dyn OutputLogs>>,
+    audit: Option<Arc<Audit>>,
     /// A launcher for the next command, started ahead so that none waits for it.
     ready: Arc<Mutex<Option<Ahead>>>,
 }
@@ -111,12 +113,18 @@ impl Executor {
 
     /// Runs commands elsewhere than on this machine.
     pub fn on(host: Arc<dyn Host>, config: ExecutorConfig) -> Self {
-        Self { config, host, logs: None, ready: Arc::default() }
+        Self { config, host, logs: None, audit: None, ready: Arc::default() }
     }
 
     /// Keeps the whole output of every command as well.
     pub fn with_logs(mut self, logs: Arc<dyn OutputLogs>) -> Self {
         self.logs = Some(logs);
+        self
+    }
+
+    /// Hears from Landlock what it refuses.
+    pub fn with_audit(mut self, audit: Option<Arc<Audit>>) -> Self {
+        self.audit = audit;
         self
     }
 
@@ -247,11 +255,11 @@ impl Executor {
         })?;
         let timeout = attributes.timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
         let (launched, report) = self.launch(&setting, &mut order, wiring).await?;
-        match report {
-            Some(Report::Started { .. }) => {}
+        let process = match report {
+            Some(Report::Started { pid }) => pid,
             Some(report) => return Err(refusal(report)),
             None => return Err(ExecError::Launcher("it ended before the command started".into())),
-        }
+        };
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
         let bounds = Bounds { timeout, output: limits.output, answer };
         let live = Live::attend(launched, bounds, log);
@@ -259,7 +267,7 @@ impl Executor {
         if answer == 0 {
             self.get_ready(setting, &live);
         }
-        Ok(live)
+        Ok(live.audited(self.audit.clone(), process))
     }
 
     /// Confines a child exactly as commands will be, and reports what held. A layer that cannot be put in

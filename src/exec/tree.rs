@@ -1,5 +1,6 @@
 //! The processes of one command, seen from the launcher that adopts them all.
 
+use super::memory::Memory;
 use super::sandbox::{Confinement, Limits};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -158,6 +159,7 @@ pub(super) struct Watched {
     limits: Limits,
     /// A place on each file system that the command may write.
     disks: Vec<PathBuf>,
+    memory: Option<Memory>,
 }
 
 impl Watched {
@@ -171,7 +173,9 @@ impl Watched {
             .filter(|place| std::fs::metadata(place).is_ok_and(|meta| devices.insert(meta.dev())))
             .cloned()
             .collect();
-        Self { limits, disks }
+        let namespaces = confinement.enabled && confinement.layers.namespaces;
+        let memory = limits.memory.map(|most| Memory::new(most, namespaces));
+        Self { limits, disks, memory }
     }
 
     pub(super) fn is_limited(&self) -> bool {
@@ -184,7 +188,7 @@ impl Watched {
     }
 
     fn tree_exceeds(&self) -> Option<String> {
-        if self.limits.processes.is_none() && self.limits.memory.is_none() {
+        if self.limits.processes.is_none() && self.memory.is_none() {
             return None;
         }
         let tree = descendants();
@@ -193,10 +197,10 @@ impl Watched {
         {
             return Some(format!("more than {most} processes (command_limits.processes)"));
         }
-        let most = self.limits.memory?;
-        let used: u64 = tree.iter().map(|pid| own_memory(*pid)).sum();
-        (used > most).then(|| {
-            format!("more than {} MiB of memory (command_limits.memory)", most.div_ceil(1 << 20))
+        let memory = self.memory.as_ref()?;
+        memory.is_exceeded(&tree).then(|| {
+            let most = memory.limit().div_ceil(1 << 20);
+            format!("more than {most} MiB of memory (command_limits.memory)")
         })
     }
 
@@ -215,19 +219,4 @@ impl Watched {
 fn free_bytes(place: &Path) -> Option<u64> {
     let fs = rustix::fs::statvfs(place).ok()?;
     Some(fs.f_bavail.saturating_mul(fs.f_frsize))
-}
-
-/// Bytes that a process holds and shares with nobody.
-fn own_memory(pid: i32) -> u64 {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
-    let mut fields = text.split_ascii_whitespace().skip(1).map(|field| field.parse::<u64>());
-    match (fields.next(), fields.next()) {
-        (Some(Ok(resident)), Some(Ok(shared))) => resident.saturating_sub(shared) * page_size(),
-        _ => 0,
-    }
-}
-
-fn page_size() -> u64 {
-    // SAFETY: asks for a constant of the system.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

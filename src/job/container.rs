@@ -89,10 +89,6 @@ fn name_the_engine(grades: &mut [Grade], wanted: &spec::Container) {
             grade.held = Held::Prevented;
             grade.by = "mounted read-only over the writable folder".into();
         }
-        if grade.clause == "ipc" && image {
-            grade.held = Held::Prevented;
-            grade.by = "the container has its own".into();
-        }
     }
 }
 

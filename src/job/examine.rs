@@ -5,7 +5,7 @@ use super::places::{self, Surroundings};
 use super::prepare::{ground, read_policy, repository_around};
 use super::sandbox::{Tried, WAYS_OUT, shortfalls};
 use crate::exec::sandbox::{Grade, Layers, NoSandbox, Plan, SYSTEM_READ, Sandbox, landlock_abi};
-use crate::exec::{CleanPath, Launchers};
+use crate::exec::{Audit, CleanPath, Launchers};
 use crate::policy::SandboxLevel;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,8 @@ pub struct Examination {
     pub landlock_abi: i32,
     /// What later ABIs than this kernel's hold.
     pub landlock_lacks: Vec<&'static str>,
+    /// Why Landlock's own log is not heard; `None` where it is.
+    pub landlock_unheard: Option<String>,
     pub layers: Layers,
     pub grades: Vec<Grade>,
     pub always_readable: Vec<&'static str>,
@@ -89,6 +91,7 @@ pub async fn examine(asked: ToExamine) -> Result<Examination, String> {
         kernel: kernel(),
         landlock_abi: landlock_abi(),
         landlock_lacks: lacks(landlock_abi()),
+        landlock_unheard: Audit::open().err(),
         layers: if off || tried.failure.is_some() { Layers::default() } else { tried.layers },
         grades,
         always_readable: SYSTEM_READ.to_vec(),
@@ -106,10 +109,13 @@ fn lacks(abi: i32) -> Vec<&'static str> {
     const SINCE: &[(i32, &str)] = &[
         (1, "files (Linux 5.13)"),
         (2, "moving files between folders: refused altogether (Linux 5.19)"),
-        (3, "truncating files (Linux 6.2)"),
+        (3, "truncating files (Linux 6.2); the filter and the supervisor hold it"),
         (4, "TCP ports (Linux 6.7); the filter and the supervisor hold them"),
-        (5, "ioctl on devices (Linux 6.10)"),
-        (6, "signals and abstract sockets (Linux 6.12); namespaces hold them"),
+        (5, "ioctl on devices (Linux 6.10); only harmless ones can be opened"),
+        (
+            6,
+            "signals and abstract sockets (Linux 6.12); namespaces hold both, the supervisor the latter",
+        ),
     ];
     SINCE.iter().filter(|(since, _)| *since > abi).map(|(_, what)| *what).collect()
 }

@@ -14,7 +14,9 @@ use super::sandbox;
 use crate::clock;
 use crate::context::{self, EnvironmentFacts};
 use crate::exec::sandbox::{Grade, Plan};
-use crate::exec::{CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers};
+use crate::exec::{
+    Audit, CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers,
+};
 use crate::model::{self, Model, ModelConfig, RetryPolicy};
 use crate::policy::{Ground, Policy, PolicyFile};
 use crate::protocol::{Item, Outcome, PromptOptions, RunId, Signal, State};
@@ -349,7 +351,9 @@ impl Hands {
             git_dirs: place.ground.git_dirs.clone(),
             repository: repository_around(&place.workspace),
         };
-        let plan_input = places::plan_input(policy, &around);
+        let mut plan_input = places::plan_input(policy, &around);
+        let audit = Audit::open().ok().filter(|_| contained.is_none()).map(Arc::new);
+        plan_input.audited = audit.is_some();
         let plan = Plan::new(plan_input.clone());
         let writable = plan.writable().to_vec();
         let guarded = plan.protected_inside().to_vec();
@@ -366,7 +370,8 @@ impl Hands {
         } else {
             let sandbox = sandbox::raise(input, policy, folder, plan, warnings).await?;
             Executor::new(ExecutorConfig { launchers, sandbox, environment, path: path.clone() })
-        };
+        }
+        .with_audit(audit);
         let logs =
             policy.limits().log.map(|limit| RunLogs::new(&folder.dir, limit, masker.clone()));
         if let Some(logs) = &logs {
@@ -383,7 +388,7 @@ impl Hands {
         };
         let mut workspace = Workspace::open(&place.workspace, options)
             .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?;
-        workspace.guard(guarded);
+        workspace.guard(guarded, policy.files().clone());
         let limits = tool_limits(policy);
         let began_by = input.going.as_ref().map_or("exec", |going| going.kind.as_str());
         let with = hooks::Surroundings {

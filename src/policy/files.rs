@@ -9,6 +9,7 @@ use super::model::{FileLists, PathRule};
 use crate::protocol::RuleRef;
 use crate::spec::fault::{At, Fault};
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Where programs and their libraries lie. Always readable: nothing runs without them. `doctor`
@@ -102,6 +103,14 @@ struct Sets {
     write: GlobSet,
     deny_read: GlobSet,
     protect: GlobSet,
+    names: Names,
+}
+
+/// The names that are protected in every folder.
+#[derive(Debug, Clone, Default)]
+struct Names {
+    plain: HashSet<String>,
+    globs: GlobSet,
 }
 
 /// What a path rule said.
@@ -254,6 +263,7 @@ impl FileRules {
             write: compile(&write),
             deny_read: compile(&deny_read),
             protect: compile(&protect),
+            names: names_anywhere(&protect),
         };
         Ok(Self { read, write, deny_read, protect, agent: agent_count, sets })
     }
@@ -323,6 +333,24 @@ impl FileRules {
             .and_then(|index| self.protect.get(index))
     }
 
+    /// The rule that protects a path, whoever makes it.
+    pub fn is_protected(&self, path: &Path) -> Option<&RuleRef> {
+        self.protecting(path).map(|pattern| &pattern.rule)
+    }
+
+    /// Files below a folder that write rules name letter by letter.
+    pub fn named_below(&self, folder: &Path) -> bool {
+        self.write.iter().any(|pattern| pattern.literal && pattern.base.starts_with(folder))
+    }
+
+    /// Whether a name alone can make a path protected, wherever it stands.
+    pub fn is_protected_name(&self, name: &str) -> bool {
+        let Names { plain, globs } = &self.sets.names;
+        plain.contains(name)
+            || name.eq_ignore_ascii_case(".git")
+            || (!globs.is_empty() && globs.is_match(Path::new(name)))
+    }
+
     /// Whether any file can be written at all.
     pub fn any_write(&self) -> bool {
         !self.write.is_empty()
@@ -386,6 +414,25 @@ fn agent_files() -> Vec<FilePattern> {
         }
     }
     patterns
+}
+
+/// The names in patterns of the form `**/NAME` and `**/NAME/**`, the operator's among them.
+fn names_anywhere(patterns: &[FilePattern]) -> Names {
+    let mut plain = HashSet::new();
+    let mut globs = GlobSetBuilder::new();
+    for pattern in patterns.iter().filter(|pattern| !pattern.text.starts_with("**/.[gG]")) {
+        let Some(name) = pattern.text.strip_prefix("**/") else { continue };
+        let name = name.strip_suffix("/**").unwrap_or(name);
+        if name.contains('/') {
+            continue;
+        }
+        match build(name) {
+            _ if !has_glob(name) => drop(plain.insert(name.to_owned())),
+            Ok(glob) => drop(globs.add(glob)),
+            Err(_) => {}
+        }
+    }
+    Names { plain, globs: globs.build().unwrap_or_default() }
 }
 
 fn anywhere(glob: &str, rule: &RuleRef) -> FilePattern {

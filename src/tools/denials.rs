@@ -6,8 +6,8 @@
 //! what the sandbox was told, and if the file's own permissions would have let the command through.
 //! Anything in doubt is left as the command printed it.
 
-use crate::exec::Executor;
 use crate::exec::sandbox::Held;
+use crate::exec::{Executor, Refused};
 use crate::policy::{Command, ExecPermit, Network, Policy};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -23,6 +23,8 @@ const MAX_LOOKED_AT: usize = 256 * 1024;
 pub struct Reach {
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
+    /// Shared objects of System V and message queues are refused.
+    pub no_ipc: bool,
 }
 
 impl Reach {
@@ -33,8 +35,12 @@ impl Reach {
             grades.any(|grade| grade.clause == clause && grade.held == Held::Prevented)
         };
         let confinement = executor.sandbox().confinement(&Network::None).ok()?;
-        (holds("files.write") && holds("files.read") && confinement.enabled)
-            .then_some(Self { read: confinement.read, write: confinement.write })
+        let no_ipc = holds("ipc") && !confinement.layers.namespaces;
+        (holds("files.write") && holds("files.read") && confinement.enabled).then_some(Self {
+            read: confinement.read,
+            write: confinement.write,
+            no_ipc,
+        })
     }
 
     fn may(list: &[PathBuf], path: &Path) -> bool {
@@ -91,11 +97,20 @@ impl Origin {
 }
 
 /// The lines for the model; nothing where nothing is certain.
-pub fn explain(output: &str, origin: &Origin, reach: &Reach, policy: &Policy) -> Option<String> {
+/// `heard` is what Landlock itself says that it refused.
+pub fn explain(
+    output: &str,
+    origin: &Origin,
+    reach: &Reach,
+    policy: &Policy,
+    heard: impl FnOnce() -> Vec<Refused>,
+) -> Option<String> {
     let mut told = Vec::new();
+    let mut is_refused = false;
     let start = crate::rollout::char_ceil(output, output.len().saturating_sub(MAX_LOOKED_AT));
     for line in output.get(start..).unwrap_or_default().lines() {
         let Some(refusal) = Refusal::in_line(line) else { continue };
+        is_refused = true;
         let path = refusal.path(origin);
         let found = path.and_then(|path| refused(&path, &refusal, reach, policy));
         if let Some(line) = found.filter(|line| !told.contains(line)) {
@@ -105,8 +120,43 @@ pub fn explain(output: &str, origin: &Origin, reach: &Reach, policy: &Policy) ->
             break;
         }
     }
+    if is_refused && told.is_empty() {
+        // Programs try much that they can do without: only what the command complains of is explained.
+        told = heard().iter().filter_map(|refused| by_landlock(refused, policy)).collect();
+        told.dedup();
+        told.truncate(MAX_TOLD);
+    }
+    told.extend(ipc(output.get(start..).unwrap_or_default()).filter(|_| reach.no_ipc));
     let lines: Vec<String> = told.iter().map(|line| format!("[sandbox: {line}]")).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Programs name the call, or what it was to give, near the error.
+fn ipc(output: &str) -> Option<String> {
+    const NAMES: &[&str] = &[
+        "shmget",
+        "shmat",
+        "semget",
+        "semctl",
+        "msgget",
+        "mq_open",
+        "shared memory segment",
+        "message queue",
+    ];
+    /// Lines around the error.
+    const NEAR: usize = 2;
+    let lines: Vec<String> = output.lines().map(str::to_ascii_lowercase).collect();
+    let failed =
+        |line: &String| line.contains("function not implemented") || line.contains("enosys");
+    let is_near = |at: usize| {
+        let near = &lines[at.saturating_sub(NEAR)..lines.len().min(at + NEAR + 1)];
+        near.iter().any(|line| NAMES.iter().any(|name| line.contains(name)))
+    };
+    lines.iter().enumerate().any(|(at, line)| failed(line) && is_near(at)).then(|| {
+        "System V objects and message queues were refused: without namespaces they are shared with every \
+         process of this user; the policy key that would allow it is sandbox.allow_sysv_ipc"
+            .to_owned()
+    })
 }
 
 /// The error numbers that a sandbox answers with, as programs print them.
@@ -242,9 +292,15 @@ fn refused(path: &Path, refusal: &Refusal<'_>, reach: &Reach, policy: &Policy) -
         return certain.then(|| write_line("creating", path, policy)).flatten();
     };
     if writable {
-        // A place inside a writable folder that mounts keep as it is.
+        // A place inside a writable folder that mounts keep as it is, or whose mode, owner, times and
+        // attributes the supervisor keeps.
         let verdict = policy.judge_write(&[path.to_owned()]).verdict;
-        let carved = refusal.sign == Sign::ReadOnly && !verdict.is_allow();
+        let by_sandbox = match refusal.sign {
+            Sign::ReadOnly => true,
+            Sign::Permission => meta.uid() == own_uid(),
+            Sign::Access => false,
+        };
+        let carved = by_sandbox && !verdict.is_allow();
         return carved.then(|| write_line("writing", path, policy)).flatten();
     }
     if !readable {
@@ -267,6 +323,27 @@ fn refused(path: &Path, refusal: &Refusal<'_>, reach: &Reach, policy: &Policy) -
         _ => permits(path, READ | WRITE) && executable,
     };
     own_rights.then(|| write_line("writing", path, policy)).flatten()
+}
+
+/// What Landlock says that it refused, where the policy says so too.
+fn by_landlock(refused: &Refused, policy: &Policy) -> Option<String> {
+    let has = |beginnings: &[&str]| {
+        let mut rights = refused.rights.iter();
+        rights.any(|right| beginnings.iter().any(|beginning| right.starts_with(beginning)))
+    };
+    let path = &refused.path;
+    if has(&["fs.make_", "fs.remove_", "fs.refer"]) {
+        let verdict = policy.judge_write(&[path.join("any")]).verdict;
+        let (reason, rule) = (&verdict.reason, verdict.rule.to_string());
+        return (!verdict.is_allow())
+            .then(|| line("making or removing something in", path, reason, &rule, "files.write"));
+    }
+    if has(&["fs.write_file", "fs.truncate"]) {
+        return write_line("writing", path, policy);
+    }
+    let verdict = policy.judge_read(path).verdict;
+    (has(&["fs.read_", "fs.execute"]) && !verdict.is_allow())
+        .then(|| line("reading", path, &verdict.reason, &verdict.rule.to_string(), "files.read"))
 }
 
 fn write_line(operation: &str, path: &Path, policy: &Policy) -> Option<String> {
@@ -359,7 +436,11 @@ mod tests {
             let file = PolicyFile::parse("policy.yaml", source, &|_| Err("none".into())).unwrap();
             let ground = Ground { workspace: root.join("ws"), ..Ground::default() };
             let policy = file.compile(&ground).unwrap();
-            let reach = Reach { read: vec![root.join("ws")], write: vec![root.join("ws/src")] };
+            let reach = Reach {
+                read: vec![root.join("ws")],
+                write: vec![root.join("ws/src")],
+                no_ipc: false,
+            };
             Self { dir, policy, reach }
         }
 
@@ -369,10 +450,19 @@ mod tests {
 
         /// What is said of an output in which ROOT stands for the place, after `command`.
         fn told(&self, command: &str, output: &str) -> Option<String> {
+            self.told_with(command, output, Vec::new)
+        }
+
+        fn told_with(
+            &self,
+            command: &str,
+            output: &str,
+            heard: impl FnOnce() -> Vec<Refused>,
+        ) -> Option<String> {
             let root = self.root().display().to_string();
             let origin = Origin::new(&self.root().join("ws"), command);
             let output = output.replace("ROOT", &root);
-            let told = explain(&output, &origin, &self.reach, &self.policy);
+            let told = explain(&output, &origin, &self.reach, &self.policy, heard);
             told.map(|text| text.replace(&root, "ROOT"))
         }
     }
@@ -401,6 +491,47 @@ mod tests {
         assert!(removed.unwrap().contains("writing ROOT/ws/docs/a.txt was refused"));
         let relative = place.told("touch build", "touch: cannot touch 'build': Permission denied");
         assert!(relative.unwrap().contains("creating ROOT/ws/build was refused"));
+    }
+
+    #[test]
+    fn where_a_command_names_nothing_landlocks_own_word_counts() {
+        let place = Place::new();
+        let refused = |rights: &[&str], path: &str| Refused {
+            rights: rights.iter().map(ToString::to_string).collect(),
+            path: place.root().join(path),
+        };
+        let silent = "error: Permission denied (os error 13)";
+        for (what, said) in [
+            (
+                refused(&["fs.write_file"], "outside/there"),
+                "writing ROOT/outside/there was refused",
+            ),
+            (
+                refused(&["fs.remove_file", "fs.make_reg"], "outside"),
+                "making or removing something in ROOT/outside was refused",
+            ),
+            (refused(&["fs.read_dir"], "outside"), "reading ROOT/outside was refused"),
+        ] {
+            let told = place.told_with("x", silent, || vec![what.clone()]).unwrap();
+            assert!(told.contains(said) && told.contains("the policy key"), "{told}");
+            assert_eq!(place.told_with("x", "all is well", || vec![what.clone()]), None);
+            // What it names itself comes first.
+            let named = "touch: cannot touch 'ROOT/outside/new': Permission denied";
+            let told = place.told_with("x", named, || vec![what.clone()]).unwrap();
+            assert!(told.contains("creating ROOT/outside/new") && !told.contains(said), "{told}");
+        }
+        let granted = || vec![refused(&["fs.make_reg"], "ws/src"), refused(&["net.bind_tcp"], "x")];
+        assert_eq!(place.told_with("x", silent, granted), None);
+    }
+
+    #[test]
+    fn a_call_that_is_not_there_is_told_with_its_switch() {
+        let mut place = Place::new();
+        let output = "FATAL:  could not create shared memory segment: Function not implemented\nDETAIL:  Failed system call was shmget(key=1, size=56, 03600).";
+        assert_eq!(place.told("x", output), None);
+        place.reach.no_ipc = true;
+        assert!(place.told("x", output).unwrap().contains("sandbox.allow_sysv_ipc"));
+        assert_eq!(place.told("x", "open_tree: Function not implemented"), None);
     }
 
     #[test]

@@ -359,7 +359,8 @@ pub(super) fn describe(
     let mut text = shown.with(&head, output);
     let world = shown.world;
     if let Some(reach) = &world.facts.reach
-        && let Some(told) = denials::explain(&output.text, origin, reach, &world.policy)
+        && let Some(told) =
+            denials::explain(&output.text, origin, reach, &world.policy, || live.refused())
     {
         text.push_str(&format!("\n{told}\n"));
     }

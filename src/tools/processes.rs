@@ -238,19 +238,39 @@ pub(super) async fn look(world: &Arc<ToolWorld>, call: CallRef, ended: bool) -> 
     }
     let alone = world.processes.running().is_empty();
     let looked = world.with_workspace(move |workspace| {
-        let undone = if alone { workspace.put_protected_back()? } else { Vec::new() };
+        let mut undone = if alone { workspace.put_protected_back()? } else { Vec::new() };
         if ended {
             workspace.after_command(&call)?;
         } else {
             workspace.while_command_runs(&call)?;
         }
-        Ok(undone)
+        if alone {
+            undone.extend(workspace.take_intruders_away()?);
+        }
+        Ok((undone, workspace.has_intruders()))
     });
     match looked.await {
-        Ok(undone) => look.undone = undone,
+        Ok((undone, false)) => look.undone = undone,
+        Ok((_, true)) => end_for_intruders(world, &mut look).await,
         Err(error) => look.error = Some(error.to_string()),
     }
     look
+}
+
+/// The walk found protected names that are new, and something still runs that could make them again.
+async fn end_for_intruders(world: &Arc<ToolWorld>, look: &mut Look) {
+    let running = world.processes.running();
+    join_all(running.iter().map(|process| process.end("protected"))).await;
+    look.ended.extend(running.iter().map(|process| process.id));
+    let taken = world.with_workspace(|workspace| {
+        let mut undone = workspace.put_protected_back()?;
+        undone.extend(workspace.take_intruders_away()?);
+        Ok(undone)
+    });
+    match taken.await {
+        Ok(undone) => look.undone = undone,
+        Err(error) => look.error = Some(error.to_string()),
+    }
 }
 
 /// A command that outlived its call and has ended.

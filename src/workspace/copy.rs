@@ -39,6 +39,7 @@ impl Workspace {
             converted: git.and_then(|place| converted_around(place, self.root())),
             tracked: index.as_ref(),
             known: None,
+            protected: None,
             max_entries: self.limits.entries,
             threads: self.limits.threads,
         })?;

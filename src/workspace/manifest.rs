@@ -137,6 +137,18 @@ impl Manifest {
         self.entries.shrink_to_fit();
     }
 
+    /// Without what lies at these paths and below them.
+    pub(crate) fn without(&self, gone: &[Vec<u8>]) -> Self {
+        let mut kept = Self::default();
+        for entry in &self.entries {
+            let name = self.name(entry);
+            if !gone.iter().any(|top| is_below(name, top)) {
+                kept.push(name, entry.stamp, entry.flags);
+            }
+        }
+        kept
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -161,6 +173,11 @@ impl Manifest {
     pub(crate) fn find(&self, name: &[u8]) -> Option<&Entry> {
         self.entries.get(self.position(name)?)
     }
+}
+
+/// Whether a path is, or lies below, another one.
+pub(crate) fn is_below(path: &[u8], top: &[u8]) -> bool {
+    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// One path on which two manifests differ.

@@ -6,8 +6,8 @@
 //! the repository configures is run or obeyed: its files are read as bytes.
 //!
 //! Reading starts at [`Workspace`]. `beneath` is how files are reached, `walk` and `manifest` how
-//! the tree is seen, `start` what is kept of it, `track` who changed it, `changes` what became of
-//! it, `commit` how patches are written, `apply` what the operator changes himself, `copy` how a Turn gets a
+//! the tree is seen, `start` what is kept of it, `track` who changed it, `guard` and `intruders` what
+//! of it must stay as it is, `changes` what became of it, `commit` how patches are written, `apply` what the operator changes himself, `copy` how a Turn gets a
 //! tree of its own, `git` how a
 //! repository is read.
 
@@ -22,6 +22,7 @@ mod gather;
 pub mod git;
 mod guard;
 mod inexpressible;
+mod intruders;
 mod kept;
 mod list;
 pub(crate) mod manifest;
@@ -111,6 +112,7 @@ pub struct Workspace {
     captured: Option<Captured>,
     /// Protected places that the sandbox cannot carve out.
     guard: guard::Guard,
+    intruders: intruders::Intruders,
     /// The tree as it was first shown to the model.
     outline_text: Option<String>,
 }
@@ -157,6 +159,7 @@ impl Workspace {
             outer_rules,
             captured: None,
             guard: guard::Guard::default(),
+            intruders: intruders::Intruders::default(),
             outline_text: None,
         })
     }

@@ -62,6 +62,7 @@ pub(crate) struct Start {
     pub(crate) watched: Watched,
     pub(crate) unseen: Vec<Unseen>,
     pub(crate) with_git: BTreeSet<Vec<u8>>,
+    pub(crate) protected: BTreeSet<Vec<u8>>,
     /// Why the start is not known to the last byte, whatever the Turn does.
     pub(crate) faults: Vec<String>,
     pub(crate) format: ObjectFormat,
@@ -84,6 +85,7 @@ impl Start {
             converted: git.and_then(|place| converted_around(place, workspace.root())),
             tracked: index.as_ref(),
             known: None,
+            protected: workspace.protection(),
             max_entries: workspace.limits.entries,
             threads: workspace.limits.threads,
         })?;
@@ -108,6 +110,7 @@ impl Start {
             head: git.map(GitPlace::read_head).unwrap_or_default(),
             unseen: walked.unseen,
             with_git: walked.with_git,
+            protected: walked.protected,
             faults,
             format,
         };

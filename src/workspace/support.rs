@@ -4,6 +4,7 @@
 use super::guard::Guard;
 use super::{ChangeKind, Workspace, WorkspaceError, shown};
 use crate::diff::{Mode, TreeEntry};
+use crate::policy::FileRules;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -66,9 +67,10 @@ impl Workspace {
         Ok(Observed { git, outline: self.outline_text.clone().unwrap_or_default(), changed })
     }
 
-    /// Watches protected places inside writable folders.
-    pub fn guard(&mut self, places: Vec<PathBuf>) {
+    /// Watches protected places inside writable folders, and what else these rules protect by its name.
+    pub fn guard(&mut self, places: Vec<PathBuf>, rules: FileRules) {
         self.guard = Guard::new(places, self.root.path());
+        self.watch_names(rules);
     }
 
     /// To be called before a command: takes down what is in the protected places.
@@ -144,7 +146,7 @@ impl Workspace {
     }
 
     /// Refuses a path that a link leads out of the workspace.
-    fn real_parents(&self, target: &Path) -> std::io::Result<()> {
+    pub(super) fn real_parents(&self, target: &Path) -> std::io::Result<()> {
         let inside = target.strip_prefix(self.root()).map_err(std::io::Error::other)?;
         let mut path = self.root().to_owned();
         for part in inside.parent().into_iter().flat_map(Path::components) {

@@ -183,6 +183,7 @@ impl Workspace {
         calls.insert(call.clone());
         let calls: Vec<CallRef> = calls.into_iter().collect();
         let walked = self.walk_again()?;
+        self.note_intruders(walked.protected);
         self.take_look(walked.manifest, &calls, began)
     }
 
@@ -196,6 +197,7 @@ impl Workspace {
             converted: None,
             tracked: start.index.as_ref(),
             known: Some(&start.known),
+            protected: self.protection(),
             max_entries: self.limits.entries,
             threads: self.limits.threads,
         })

@@ -22,6 +22,7 @@ use super::manifest::{Flags, Manifest, Stamp};
 use super::queue::Queue;
 use super::read::read_small_in;
 use super::rules::{RULE_FILE_LIMIT, RuleMap, Rules, converting};
+use crate::policy::FileRules;
 
 /// Folders nested deeper than this are told as not looked at.
 const MAX_DEPTH: usize = 512;
@@ -53,6 +54,8 @@ pub(crate) struct WalkInput<'a> {
     pub(crate) tracked: Option<&'a Index>,
     /// `None` in the first walk.
     pub(crate) known: Option<&'a Known>,
+    /// By whose names protected places are known.
+    pub(crate) protected: Option<&'a FileRules>,
     pub(crate) max_entries: usize,
     pub(crate) threads: usize,
 }
@@ -65,6 +68,8 @@ pub(crate) struct Walked {
     pub(crate) unseen: Vec<Unseen>,
     /// Folders below the workspace that hold a `.git` and are walked like any other.
     pub(crate) with_git: BTreeSet<Vec<u8>>,
+    /// What has a protected name, ignored or not, in the folders that were walked.
+    pub(crate) protected: BTreeSet<Vec<u8>>,
 }
 
 /// How a folder is looked at.
@@ -136,6 +141,7 @@ fn merge(parts: Vec<Walked>) -> Option<Walked> {
         whole.known.nested.extend(part.known.nested);
         whole.unseen.extend(part.unseen);
         whole.with_git.extend(part.with_git);
+        whole.protected.extend(part.protected);
     }
     whole.manifest.sort();
     whole.unseen.sort_by(|left, right| left.path.cmp(&right.path));
@@ -172,10 +178,21 @@ impl Worker<'_> {
         }
         self.enter(&mut job, folder.as_fd(), &names);
         for name in names {
+            self.note_protected(&job.path, &name);
             if name.as_bytes() != b".git" {
                 self.look_at(&job, &folder, name, more);
             } else if job.regard == Regard::Normal && !job.path.is_empty() {
                 self.out.with_git.insert(job.path.clone());
+            }
+        }
+    }
+
+    fn note_protected(&mut self, folder: &[u8], name: &OsStr) {
+        let is_one = |rules: &FileRules| name.to_str().is_some_and(|n| rules.is_protected_name(n));
+        if self.input.protected.is_some_and(is_one) {
+            let path = join(folder, name.as_bytes());
+            if !self.input.exclude.contains(&path) {
+                self.out.protected.insert(path);
             }
         }
     }
@@ -221,11 +238,7 @@ impl Worker<'_> {
     }
 
     fn look_at(&mut self, job: &Job, folder: &Arc<OwnedFd>, name: OsString, more: &mut Vec<Job>) {
-        let mut path = job.path.clone();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name.as_bytes());
+        let path = join(&job.path, name.as_bytes());
         if self.input.exclude.contains(&path) {
             return;
         }
@@ -299,6 +312,10 @@ impl Worker<'_> {
     fn unseen(&mut self, path: &[u8], why: String) {
         self.out.unseen.push(Unseen { path: path.to_vec(), why });
     }
+}
+
+fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
 fn open_folder(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {

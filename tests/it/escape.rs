@@ -85,10 +85,23 @@ const TABLE: &[Row] = &[
     row("read", "read outside, by path, link, `/proc`", Prevented, Prevented, ""),
     row("dev_shm_write", "change a file in the machine's `/dev/shm`", Prevented, Prevented, ""),
     row("dev_shm_read", "read a file in the machine's `/dev/shm`", Prevented, Prevented, ""),
-    row("chmod", "`chmod` outside", NotHeld, Prevented, "files.metadata"),
-    row("chown", "`chown` outside", NotHeld, Prevented, "files.metadata"),
-    row("utime", "`utimensat` outside", NotHeld, Prevented, "files.metadata"),
-    row("setxattr", "`setxattr` outside", NotHeld, Prevented, "files.metadata"),
+    row(
+        "chmod",
+        "`chmod` outside, also by a path that changes meanwhile",
+        Prevented,
+        Prevented,
+        "",
+    ),
+    row("chown", "`chown` outside", Prevented, Prevented, ""),
+    row("utime", "`utimensat` and its elders outside", Prevented, Prevented, ""),
+    row("setxattr", "`setxattr` and `removexattr` outside", Prevented, Prevented, ""),
+    row(
+        "file_flags",
+        "flags of files and directories (`chattr`) outside",
+        Prevented,
+        Prevented,
+        "",
+    ),
     row(
         "git_rename_in",
         "rename a hook from a writable folder into `.git`",
@@ -166,7 +179,14 @@ const TABLE: &[Row] = &[
         Prevented,
         "",
     ),
-    row("sysv_shm", "System V shared memory of a process outside", NotHeld, Prevented, "ipc"),
+    row("sysv_shm", "System V shared memory of a process outside", Prevented, Prevented, ""),
+    row(
+        "queues",
+        "System V semaphores and queues, POSIX queues of a process outside",
+        Prevented,
+        Prevented,
+        "",
+    ),
     row(
         "terminal",
         "type into, write to or read from a terminal outside (`TIOCSTI`)",
@@ -194,6 +214,13 @@ const TABLE: &[Row] = &[
         Ended,
         "",
     ),
+    row(
+        "memory_files",
+        "the same in memory files, without a descriptor, hidden from who looks",
+        Ended,
+        Ended,
+        "",
+    ),
     row("disk_filler", "filling the disk below `command_limits.keep_free`", Ended, Ended, ""),
 ];
 
@@ -207,7 +234,7 @@ fn policy(program: &Path, layers: &str) -> String {
     format!(
         "version: 1\n\
          exec: {{ allow: [\"{program} ...\"] }}\n\
-         files: {{ read: [\"**\", \"{program}\"], write: [\"**\"] }}\n\
+         files: {{ read: [\"**\", \"{program}\", \"~/readable\"], write: [\"**\"] }}\n\
          command_limits: {{ processes: 64, memory: 256MiB, timeout: 30s }}\n\
          sandbox: {{ mode: require, accept: [reverted]{layers} }}\n"
     )
@@ -369,7 +396,10 @@ fn the_canaries_sing_where_nothing_holds() {
         "write",
         "read",
         "chmod",
+        "chown",
         "utime",
+        "setxattr",
+        "file_flags",
         "unix_socket",
         "unix_datagram",
         "abstract_socket",
@@ -379,6 +409,7 @@ fn the_canaries_sing_where_nothing_holds() {
         "limits_of_others",
         "environ",
         "sysv_shm",
+        "queues",
     ];
     let calls: Vec<String> = names.iter().map(|name| call(&program, name)).collect();
     place.write(

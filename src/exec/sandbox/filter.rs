@@ -4,89 +4,24 @@
 //! after the other, the first that knows it answers, everything else is allowed. The kernel keeps a
 //! bitmap of what is always allowed, so that its length costs the common calls nothing.
 
+mod calls;
+mod writer;
+
+use super::supervise::JUDGED;
 use super::{Confinement, LayerError, Wall, failed};
+use calls::{
+    FILE_CONTROLS, FILE_SETATTR, IO_URING, IPC, NESTING, OTHERS, QUEUES, REFUSED, TRACING,
+};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+#[cfg(target_arch = "x86_64")]
+use writer::AT_LEAST;
+use writer::{
+    ALLOW, AND, ARCH_AT, EQUAL, KILL_PROCESS, NOTIFY, NUMBER_AT, Program, argument, errno,
+    high_half,
+};
 
 const LAYER: &str = "seccomp";
-
-/// System calls that no build or test needs and that lead out of the sandbox, or into the kernel's
-/// less-trodden corners.
-const REFUSED: &[libc::c_long] = &[
-    libc::SYS_acct,
-    libc::SYS_add_key,
-    libc::SYS_adjtimex,
-    libc::SYS_bpf,
-    libc::SYS_chroot,
-    libc::SYS_clock_adjtime,
-    libc::SYS_clock_settime,
-    libc::SYS_delete_module,
-    libc::SYS_fanotify_init,
-    libc::SYS_finit_module,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_fspick,
-    libc::SYS_init_module,
-    libc::SYS_kexec_file_load,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_migrate_pages,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_move_pages,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
-    libc::SYS_perf_event_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pivot_root,
-    libc::SYS_process_madvise,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    libc::SYS_reboot,
-    libc::SYS_request_key,
-    libc::SYS_setdomainname,
-    libc::SYS_sethostname,
-    libc::SYS_setns,
-    libc::SYS_settimeofday,
-    libc::SYS_swapoff,
-    libc::SYS_swapon,
-    libc::SYS_syslog,
-    libc::SYS_umount2,
-    libc::SYS_userfaultfd,
-    libc::SYS_vhangup,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
-];
-
-/// What `allow_ptrace` gives back. Landlock keeps a tracer within its own command all the same.
-const TRACING: &[libc::c_long] =
-    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_kcmp];
-
-/// What `allow_io_uring` gives back. Its operations pass no filter, so that neither the supervisor nor
-/// the rules on sockets see them.
-const IO_URING: &[libc::c_long] =
-    &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
-
-/// What `allow_user_namespaces` gives back.
-const NESTING: &[libc::c_long] = &[
-    libc::SYS_chroot,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_pivot_root,
-    libc::SYS_sethostname,
-    libc::SYS_umount2,
-];
-
-/// Calls that set something of another process of the same user, by its id in the first argument.
-/// Without a process namespace that could be the runner.
-const OTHERS: &[libc::c_long] =
-    &[libc::SYS_sched_setattr, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler];
 
 /// Namespaces that clone(2) and unshare(2) may not make:
 /// NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME.
@@ -108,90 +43,10 @@ const ARCH: u32 = 0xc000_00b7;
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: u32 = 0x4000_0000;
 
-const ALLOW: u32 = 0x7fff_0000;
-const NOTIFY: u32 = 0x7fc0_0000;
-const KILL_PROCESS: u32 = 0x8000_0000;
-
-const fn errno(number: i32) -> u32 {
-    0x0005_0000 | (number.cast_unsigned() & 0xffff)
-}
-
-const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
-const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
-const ANY_BIT: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
-const AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
-const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
-const RETURN: u16 = 0x06; // BPF_RET | BPF_K
-
-const NUMBER_AT: u32 = 0;
-const ARCH_AT: u32 = 4;
-
-/// Where the low half of an argument lies. Both architectures are little-endian, and every argument
-/// that is looked at is an `int` to the kernel, which reads no more of it either.
-const fn argument(index: u32) -> u32 {
-    16 + index * 8
-}
-
-const fn high_half(index: u32) -> u32 {
-    argument(index) + 4
-}
-
-/// The program while it is written. Jumps only skip the next few instructions, so that every block
-/// can be read alone; each block starts with the call's number loaded.
-#[derive(Default)]
-struct Program(Vec<libc::sock_filter>);
-
-impl Program {
-    fn put(&mut self, code: u16, k: u32, jt: u8, jf: u8) {
-        self.0.push(libc::sock_filter { code, jt, jf, k });
-    }
-
-    fn load(&mut self, at: u32) {
-        self.put(LOAD, at, 0, 0);
-    }
-
-    fn answer(&mut self, answer: u32) {
-        self.put(RETURN, answer, 0, 0);
-    }
-
-    /// Answers a call by its number alone.
-    fn call(&mut self, number: libc::c_long, answer: u32) {
-        self.put(EQUAL, low(number), 0, 1);
-        self.answer(answer);
-    }
-
-    /// A block for one call; it must end in an answer on every way.
-    fn block(&mut self, number: libc::c_long, block: impl FnOnce(&mut Self)) {
-        let start = self.0.len();
-        self.put(EQUAL, low(number), 0, 0);
-        block(self);
-        let length = self.0.len() - start - 1;
-        // Blocks have a handful of instructions; one that had more than a jump can skip would be cut
-        // short by the kernel's own check of the program.
-        self.0[start].jf = u8::try_from(length).unwrap_or(u8::MAX);
-    }
-
-    /// Answers where the accumulator is this.
-    fn equal(&mut self, value: u32, answer: u32) {
-        self.put(EQUAL, value, 0, 1);
-        self.answer(answer);
-    }
-
-    fn any_bit(&mut self, bits: u32, answer: u32) {
-        self.put(ANY_BIT, bits, 0, 1);
-        self.answer(answer);
-    }
-}
-
-fn low(number: libc::c_long) -> u32 {
-    // System call numbers are small and positive.
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
 const DENIED: u32 = errno(libc::EPERM);
 
 /// The filter of a confinement.
-fn program(confinement: &Confinement) -> Program {
+fn program(confinement: &Confinement, landlock: i32) -> Program {
     let mut program = Program::default();
     program.load(ARCH_AT);
     program.put(EQUAL, ARCH, 1, 0);
@@ -215,7 +70,19 @@ fn program(confinement: &Confinement) -> Program {
     }
     others(&mut program, confinement.layers.namespaces);
     processes(&mut program, switches);
-    terminals(&mut program);
+    let mounted = confinement.layers.namespaces;
+    if !mounted {
+        metadata(&mut program);
+    }
+    if confinement.layers.landlock && !mounted && landlock < TRUNCATES {
+        truncation(&mut program);
+    }
+    let objects = IPC.iter().filter(|_| !switches.sysv_ipc).chain(QUEUES);
+    for call in objects.filter(|_| !mounted) {
+        // As a kernel that was built without them: programs that can do without do so.
+        program.call(*call, errno(libc::ENOSYS));
+    }
+    controls(&mut program, mounted);
     sockets(&mut program, confinement);
     program.answer(ALLOW);
     program
@@ -281,14 +148,56 @@ fn processes(program: &mut Program, switches: &super::Switches) {
     program.call(libc::SYS_clone3, errno(libc::ENOSYS));
 }
 
-/// Typing into the terminal of whoever started us.
-fn terminals(program: &mut Program) {
+/// Modes, owners, times and attributes, which Landlock does not know: the supervisor judges them where
+/// no mounts hold them.
+fn metadata(program: &mut Program) {
+    for call in JUDGED {
+        program.call(*call, NOTIFY);
+    }
+    // For attributes that no build needs: as on a file system that has none.
+    program.call(FILE_SETATTR, errno(libc::EOPNOTSUPP));
+}
+
+/// The Landlock ABI that knows truncation (Linux 6.2).
+pub const TRUNCATES: i32 = 3;
+
+/// Without it: a call by path is judged, and a file is not emptied by being opened to be read. (Where it
+/// is opened to be written, Landlock holds it.) The flags of openat2 are out of sight; who uses it can do
+/// without.
+fn truncation(program: &mut Program) {
+    const READ_ONLY: u32 = 0;
+    /// Asks for the right to read and write, and gives neither.
+    const NEITHER: u32 = 3;
+    program.call(libc::SYS_truncate, NOTIFY);
+    program.call(libc::SYS_openat2, errno(libc::ENOSYS));
+    let calls = [
+        (libc::SYS_openat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+    ];
+    let empties = libc::O_TRUNC.unsigned_abs();
+    for (call, flags) in calls {
+        program.block(call, |block| {
+            block.load(argument(flags));
+            block.put(AND, empties | libc::O_ACCMODE.unsigned_abs(), 0, 0);
+            block.equal(empties | READ_ONLY, errno(libc::EACCES));
+            block.equal(empties | NEITHER, errno(libc::EACCES));
+            block.answer(ALLOW);
+        });
+    }
+}
+
+/// Typing into the terminal of whoever started us, and what changes files without mounts to hold them.
+fn controls(program: &mut Program, mounted: bool) {
     const TIOCSTI: u32 = 0x5412;
     const TIOCLINUX: u32 = 0x541c;
     program.block(libc::SYS_ioctl, |block| {
         block.load(argument(1));
         block.equal(TIOCSTI, DENIED);
         block.equal(TIOCLINUX, DENIED);
+        for control in FILE_CONTROLS.iter().filter(|_| !mounted) {
+            block.equal(*control, errno(libc::EOPNOTSUPP));
+        }
         block.answer(ALLOW);
     });
 }
@@ -371,11 +280,16 @@ fn low_family(family: libc::c_int) -> u32 {
 
 /// Puts the filter in force and gives the supervisor's end of it.
 pub fn install(confinement: &Confinement) -> Result<OwnedFd, LayerError> {
+    install_as(confinement, super::rights::abi())
+}
+
+/// Beside a Landlock of this ABI.
+pub fn install_as(confinement: &Confinement, landlock: i32) -> Result<OwnedFd, LayerError> {
     const NEW_LISTENER: libc::c_ulong = 1 << 3;
     /// A signal does not tear a call that the supervisor has taken up (Linux 5.19): without it a
     /// program that is signalled all the time, as Go's are, would make its connection twice.
     const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
-    let program = program(confinement);
+    let program = program(confinement, landlock);
     let length = u16::try_from(program.0.len())
         .map_err(|_| failed(LAYER, "the filter is longer than the kernel takes"))?;
     let wanted = libc::sock_fprog { len: length, filter: program.0.as_ptr().cast_mut() };
@@ -404,6 +318,7 @@ pub fn install(confinement: &Confinement) -> Result<OwnedFd, LayerError> {
 #[cfg(test)]
 mod tests {
     use super::super::Layers;
+    use super::writer::{ANY_BIT, LOAD, RETURN};
     use super::*;
 
     /// Runs the program on one call, as the kernel would.
@@ -438,7 +353,7 @@ mod tests {
     }
 
     fn walls(wall: Wall, layers: Layers) -> Program {
-        program(&Confinement { enabled: true, layers, wall, ..Confinement::default() })
+        program(&Confinement { enabled: true, layers, wall, ..Confinement::default() }, 6)
     }
 
     fn socket(program: &Program, family: i32, kind: i32, protocol: i32) -> u32 {
@@ -542,17 +457,44 @@ mod tests {
     }
 
     #[test]
+    fn metadata_and_shared_objects_are_held_where_no_namespaces_hold_them() {
+        let (floor, full) = (walls(Wall::None, Layers::FLOOR), walls(Wall::None, Layers::ALL));
+        for call in JUDGED {
+            assert_eq!(judge(&floor, ARCH, *call, [0; 6]), NOTIFY, "{call}");
+            assert_eq!(judge(&full, ARCH, *call, [0; 6]), ALLOW, "{call}");
+        }
+        let unknown = errno(libc::EOPNOTSUPP);
+        assert_eq!(judge(&floor, ARCH, FILE_SETATTR, [0; 6]), unknown);
+        for control in FILE_CONTROLS {
+            let args = [3, 0xffff_ffff_0000_0000 | u64::from(*control), 0, 0, 0, 0];
+            assert_eq!(judge(&floor, ARCH, libc::SYS_ioctl, args), unknown, "{control:x}");
+            assert_eq!(judge(&full, ARCH, libc::SYS_ioctl, args), ALLOW, "{control:x}");
+        }
+        for call in IPC.iter().chain(QUEUES) {
+            assert_eq!(judge(&floor, ARCH, *call, [0; 6]), errno(libc::ENOSYS), "{call}");
+            assert_eq!(judge(&full, ARCH, *call, [0; 6]), ALLOW, "{call}");
+        }
+        // FICLONE: copies that share their blocks.
+        let clone = [3, 0x4004_9409, 4, 0, 0, 0];
+        assert_eq!(judge(&floor, ARCH, libc::SYS_ioctl, clone), ALLOW);
+    }
+
+    #[test]
     fn switches_give_back_what_they_name() {
-        let switches =
-            super::super::Switches { ptrace: true, user_namespaces: true, io_uring: true };
+        let switches = super::super::Switches {
+            ptrace: true,
+            user_namespaces: true,
+            io_uring: true,
+            sysv_ipc: true,
+        };
         let confinement = Confinement {
             enabled: true,
             layers: Layers::FLOOR,
             switches,
             ..Confinement::default()
         };
-        let program = program(&confinement);
-        for call in TRACING.iter().chain(IO_URING).chain(NESTING) {
+        let program = program(&confinement, 6);
+        for call in TRACING.iter().chain(IO_URING).chain(NESTING).chain(IPC) {
             assert_eq!(judge(&program, ARCH, *call, [0; 6]), ALLOW, "{call}");
         }
         assert_eq!(judge(&program, ARCH, libc::SYS_clone3, [0; 6]), ALLOW);

@@ -6,6 +6,8 @@
 //! for any user in an ordinary container. Where namespaces can be had, they come on top. Everything is
 //! probed by doing it before the first model request.
 
+#[cfg(all(test, target_os = "linux"))]
+mod abi_tests;
 #[cfg(target_os = "linux")]
 mod filter;
 mod grades;
@@ -61,6 +63,9 @@ pub struct Confinement {
     pub wall: Wall,
     pub mounts: Mounts,
     pub limits: Limits,
+    /// Landlock logs what it refuses, because the runner hears it.
+    #[serde(default)]
+    pub audited: bool,
 }
 
 /// Which file a path leads to: its device and its number there.
@@ -116,6 +121,7 @@ pub struct Switches {
     pub ptrace: bool,
     pub user_namespaces: bool,
     pub io_uring: bool,
+    pub sysv_ipc: bool,
 }
 
 impl Switches {
@@ -125,6 +131,7 @@ impl Switches {
             ptrace: has("allow_ptrace"),
             user_namespaces: has("allow_user_namespaces"),
             io_uring: has("allow_io_uring"),
+            sysv_ipc: has("allow_sysv_ipc"),
         }
     }
 }
@@ -143,10 +150,11 @@ pub enum Wall {
     Open,
 }
 
-/// What only mounts can do. Of no effect without the namespaces.
+/// What only mounts can do. Of no effect without the namespaces, but for one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Mounts {
-    /// Existing places inside writable folders that become read-only.
+    /// Places inside writable folders that become read-only where they exist. Without the namespaces only
+    /// the supervisor keeps their metadata.
     pub read_only: Vec<PathBuf>,
     /// Existing folders inside writable ones that cannot be moved.
     pub held: Vec<PathBuf>,

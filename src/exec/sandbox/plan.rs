@@ -140,6 +140,8 @@ pub struct PlanInput {
     pub protects_by_name: bool,
     pub switches: Switches,
     pub limits: Limits,
+    /// The runner hears what Landlock refuses.
+    pub audited: bool,
 }
 
 /// The confinement of a run's commands.
@@ -176,7 +178,8 @@ impl Plan {
                 seen: self.input.repository.clone(),
             }
         } else {
-            Mounts::default()
+            // There are none; the supervisor keeps what they would.
+            Mounts { read_only: self.input.protected_inside.clone(), ..Mounts::default() }
         };
         Confinement {
             enabled: true,
@@ -187,6 +190,8 @@ impl Plan {
             wall,
             mounts,
             limits: self.input.limits,
+            // In a process namespace the runner knows a command by another number than the log.
+            audited: self.input.audited && layers.landlock && !layers.namespaces,
         }
     }
 
@@ -222,7 +227,8 @@ impl Plan {
         }
         grades.extend(self.deny_read(layers, findings));
         grades.extend(self.protect(layers));
-        grades.push(findings.grade("files.metadata", "metadata", false));
+        let metadata = findings.grade("files.metadata", "metadata", false);
+        grades.push(self.unless_io_uring(metadata, layers));
         for wall in ["network.none", "network.loopback", "network.hosts"] {
             if findings.of(wall).is_some() {
                 let clause = if wall == "network.none" { "network" } else { wall };
@@ -235,7 +241,15 @@ impl Plan {
         let sockets = findings.grade("sockets", "sockets", true);
         grades.push(self.unless_io_uring(sockets, Layers::default()));
         grades.push(findings.grade("signals", "signals", false));
-        grades.push(ipc(layers));
+        grades.push(match layers.namespaces {
+            true => Grade {
+                clause: "ipc".into(),
+                held: Held::Prevented,
+                by: "namespaces: the command has its own".into(),
+                required: false,
+            },
+            false => findings.grade("ipc", "ipc", false),
+        });
         grades.push(findings.grade("privileges", "privileges", true));
         grades.push(processes(layers));
         if self.input.limits != Limits::default() {
@@ -253,10 +267,11 @@ impl Plan {
 
     /// The filter does not see what io_uring does; only namespaces hold it then.
     fn unless_io_uring(&self, mut grade: Grade, layers: Layers) -> Grade {
-        let is_held_else = layers.namespaces && grade.clause == "network.loopback";
+        let by_namespaces = ["network.loopback", "files.metadata"];
+        let is_held_else = layers.namespaces && by_namespaces.contains(&grade.clause.as_str());
         if self.input.switches.io_uring && !is_held_else && grade.held == Held::Prevented {
             grade.held = Held::NotHeld;
-            grade.by = "allow_io_uring lets sockets past the filter".into();
+            grade.by = "allow_io_uring lets it past the filter".into();
         }
         grade
     }
@@ -327,19 +342,6 @@ impl Plan {
         }
         grades
     }
-}
-
-/// System V and POSIX message queues, semaphores and shared memory.
-fn ipc(layers: Layers) -> Grade {
-    let (held, by) = match layers.namespaces {
-        true => (Held::Prevented, "namespaces: the command has its own"),
-        false => (
-            Held::NotHeld,
-            "what processes of the same user share by System V or POSIX queues is open to commands; \
-             namespaces close it",
-        ),
-    };
-    Grade { clause: "ipc".into(), held, by: by.into(), required: false }
 }
 
 fn processes(layers: Layers) -> Grade {

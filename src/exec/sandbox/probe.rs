@@ -1,11 +1,13 @@
 //! What a confined child tries, so that every grade is something that was seen to hold.
 
-use super::{Confinement, Wall, rights};
+use super::filter::TRUNCATES;
+use super::{Confinement, Layers, Wall, rights};
 use crate::exec::order::{Finding, ProbeOrder};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +39,7 @@ pub fn probe_child(confinement: &Confinement, probe: &ProbeOrder) -> Vec<Finding
         network(confinement),
         sockets(confinement, probe),
         signals(confinement, probe),
+        ipc(confinement),
         privileges(),
     ];
     if let Some(hidden) = &probe.hidden {
@@ -57,6 +60,29 @@ fn files(confinement: &Confinement, probe: &ProbeOrder) -> Finding {
     let write = |path: &Path| {
         std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).map(drop)
     };
+    let empty = |path: &Path| {
+        let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: a text that ends in NUL.
+        match unsafe { libc::truncate(path.as_ptr(), 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let empty_to_read = |path: &Path| {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).custom_flags(libc::O_TRUNC).open(path).map(drop)
+    };
+    if confinement.layers.landlock
+        && (empty(&probe.foreign_file).is_ok() || empty_to_read(&probe.foreign_file).is_ok())
+    {
+        return Finding::new("files", layer, false, "a file outside the roots could be emptied");
+    }
+    if confinement.switches.io_uring && !confinement.layers.namespaces && rights::abi() < TRUNCATES
+    {
+        let why = "allow_io_uring lets files be emptied past the filter, and this Landlock does not know \
+                   truncation (Linux 6.2 has it)";
+        return Finding::new("files", layer, false, why);
+    }
     let (outside, inside) = (write(&probe.forbidden_file), write(&probe.allowed_file));
     match (outside, inside) {
         (Err(error), Ok(())) if is_held(confinement, &error) => {
@@ -88,20 +114,31 @@ fn is_held(confinement: &Confinement, error: &io::Error) -> bool {
     }
 }
 
-/// Modes, and with them owners, times and attributes: only mounts hold them.
+/// Modes, and with them owners, times and attributes: mounts hold them, else the supervisor.
 fn metadata(confinement: &Confinement, probe: &ProbeOrder) -> Finding {
-    if !confinement.layers.namespaces {
-        let why = "neither Landlock nor seccomp tells whose file a change of mode, owner, time or \
-                   attribute is for";
-        return Finding::new("metadata", "none", false, why);
-    }
-    let mode = std::fs::Permissions::from_mode(0o640);
-    match std::fs::set_permissions(&probe.foreign_file, mode) {
-        Err(error) if is_held(confinement, &error) && errno(&error) != libc::EACCES => {
-            Finding::new("metadata", "mounts", true, "what may not be written is read-only")
+    let (layer, how) = match confinement.layers {
+        Layers { namespaces: true, .. } => ("mounts", "what may not be written is read-only"),
+        Layers { seccomp: true, .. } => ("the supervisor", "judged and made by it, by place"),
+        _ => {
+            let why = "without mounts or the supervisor nothing tells whose file a change of mode, \
+                       owner, time or attribute is for";
+            return Finding::new("metadata", "none", false, why);
         }
-        Err(error) => Finding::new("metadata", "mounts", false, error.to_string()),
-        Ok(()) => Finding::new("metadata", "mounts", false, "a change of mode went through"),
+    };
+    let set = |path: &Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o640));
+    let is_refused = |error: &io::Error| match errno(error) {
+        libc::EACCES => false,
+        libc::EPERM => !confinement.layers.namespaces,
+        _ => is_held(confinement, error),
+    };
+    match (set(&probe.foreign_file), set(&probe.allowed_file)) {
+        (Err(error), Ok(())) if is_refused(&error) => Finding::new("metadata", layer, true, how),
+        (Ok(()), _) => Finding::new("metadata", layer, false, "a change of mode went through"),
+        (_, Err(error)) => {
+            let why = format!("a change of mode inside the roots failed: {error}");
+            Finding::new("metadata", layer, false, why)
+        }
+        (Err(error), _) => Finding::new("metadata", layer, false, error.to_string()),
     }
 }
 
@@ -206,6 +243,39 @@ fn signals(confinement: &Confinement, probe: &ProbeOrder) -> Finding {
         return Finding::new("signals", layer, false, why);
     }
     Finding::new("signals", layer, true, "the command's own processes only")
+}
+
+/// Shared memory, semaphores and queues by number or name, System V's and POSIX's.
+fn ipc(confinement: &Confinement) -> Finding {
+    if confinement.layers.namespaces {
+        return Finding::new("ipc", "namespaces", true, "the command has its own");
+    }
+    // SAFETY: a new segment of one page, which is marked for removal at once; a queue that nobody made.
+    let (segment, queue) = unsafe {
+        let segment = libc::shmget(libc::IPC_PRIVATE, 4096, 0o600 | libc::IPC_CREAT);
+        if segment >= 0 {
+            libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut());
+        }
+        let queue = libc::syscall(libc::SYS_mq_open, c"turnkey-probe".as_ptr(), libc::O_RDONLY);
+        (segment, if queue < 0 { errno(&io::Error::last_os_error()) } else { 0 })
+    };
+    if segment < 0 && queue == libc::ENOSYS {
+        return Finding::new(
+            "ipc",
+            "seccomp",
+            true,
+            "no System V objects and message queues at all",
+        );
+    }
+    let why = match confinement.switches.sysv_ipc {
+        true => {
+            "allow_sysv_ipc: what processes of the same user share by System V is open to commands"
+        }
+        false => {
+            "what processes of the same user share by System V or POSIX queues is open to commands"
+        }
+    };
+    Finding::new("ipc", "none", false, why)
 }
 
 fn privileges() -> Finding {

@@ -64,6 +64,24 @@ impl Found {
     }
 }
 
+/// Every place that a command may read or write.
+fn places(confinement: &Confinement) -> Vec<Place> {
+    let own_tmp = confinement.mounts.tmp.is_some();
+    let private = PRIVATE
+        .iter()
+        .map(Path::new)
+        .filter(|path| confinement.layers.namespaces && (own_tmp || *path != Path::new("/tmp")));
+    let read = confinement.read.iter().map(|path| Place::new(path, false));
+    let write = confinement.write.iter().map(AsRef::as_ref).chain(private);
+    read.chain(write.map(|path| Place::new(path, true))).collect()
+}
+
+/// Puts the rules for files in force as a kernel with this ABI would.
+#[cfg(test)]
+pub fn restrict_as(confinement: &Confinement, abi: i32) -> Result<(), LayerError> {
+    rights::restrict(rights::rules_as(confinement, &places(confinement), abi)?)
+}
+
 /// Everything that can be done ahead.
 pub struct Ready {
     places: Vec<Place>,
@@ -75,13 +93,7 @@ impl Ready {
         if !confinement.enabled {
             return Ok(Self { places: Vec::new(), rules: None });
         }
-        let own_tmp = confinement.mounts.tmp.is_some();
-        let private = PRIVATE.iter().map(Path::new).filter(|path| {
-            confinement.layers.namespaces && (own_tmp || *path != Path::new("/tmp"))
-        });
-        let read = confinement.read.iter().map(|path| Place::new(path, false));
-        let write = confinement.write.iter().map(AsRef::as_ref).chain(private);
-        let mut places: Vec<Place> = read.chain(write.map(|path| Place::new(path, true))).collect();
+        let mut places = places(confinement);
         let rules = confinement.layers.landlock.then(|| rights::rules(confinement, &places));
         let rules = rules.transpose()?;
         places

@@ -41,7 +41,16 @@ fn abi_of(version: i32) -> Option<ABI> {
 
 /// The rules, ready to be put in force.
 pub fn rules(confinement: &Confinement, places: &[Place]) -> Result<RulesetCreated, LayerError> {
-    let abi = abi_of(abi())
+    rules_as(confinement, places, abi())
+}
+
+/// By what a kernel of this ABI has.
+pub fn rules_as(
+    confinement: &Confinement,
+    places: &[Place],
+    version: i32,
+) -> Result<RulesetCreated, LayerError> {
+    let abi = abi_of(version)
         .ok_or_else(|| failed(LAYER, "this kernel offers no Landlock (5.13 or newer has it)"))?;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -66,6 +75,9 @@ pub fn rules(confinement: &Confinement, places: &[Place]) -> Result<RulesetCreat
         let all = if place.writable { AccessFs::from_all(abi) } else { AccessFs::from_read(abi) };
         let access = if is_folder { all } else { all & AccessFs::from_file(abi) };
         created = allow(created, place.path(), fd, access)?;
+    }
+    if confinement.audited {
+        created = created.log_new_exec(true).map_err(|error| failed(LAYER, error))?;
     }
     Ok(created)
 }

@@ -113,7 +113,8 @@ fn sandbox() -> Value {
                     "layers": { "type": "array", "items": { "enum": ["landlock", "seccomp", "namespaces", "seatbelt"] } },
                     "allow_ptrace": { "type": "boolean" },
                     "allow_user_namespaces": { "type": "boolean" },
-                    "allow_io_uring": { "type": "boolean" }
+                    "allow_io_uring": { "type": "boolean" },
+                    "allow_sysv_ipc": { "type": "boolean" }
                 }
             }
         ]

@@ -182,7 +182,8 @@ const LAYERS: &[(&str, &str)] = &[
 ];
 
 /// What a sanitizer, debugger, browser or nested sandbox may need.
-const SWITCHES: &[&str] = &["allow_ptrace", "allow_user_namespaces", "allow_io_uring"];
+const SWITCHES: &[&str] =
+    &["allow_ptrace", "allow_user_namespaces", "allow_io_uring", "allow_sysv_ipc"];
 
 pub fn sandbox(node: &Node, faults: &mut Faults) -> SandboxMode {
     let mut mode = SandboxMode::default();

@@ -113,6 +113,26 @@ fn protected_paths_stay() {
     assert!(policy.judge_read(Path::new("/home/me/.ssh/id")).permit.is_none());
 }
 
+#[test]
+fn names_that_are_protected_anywhere_are_told_from_others() {
+    let policy = policy(
+        "version: 1\nfiles: { read: ['**'], write: ['**', 'a/AGENTS.md', 'b/.claude/x'], protect: ['**/*.key', '**/locked/**', 'docs/only.md'] }\n",
+    );
+    let files = policy.files();
+    for name in [".git", ".GIT", "AGENTS.md", ".claude", ".mcp.json", "x.key", "locked"] {
+        assert!(files.is_protected_name(name), "{name}");
+    }
+    for name in ["agents.md", ".gitignore", ".github", "only.md", "docs", "key"] {
+        assert!(!files.is_protected_name(name), "{name}");
+    }
+    for path in ["/ws/sub/AGENTS.md", "/ws/sub/.claude", "/ws/sub/x.key", "/ws/x/locked/y"] {
+        assert!(files.is_protected(Path::new(path)).is_some(), "{path}");
+    }
+    assert!(files.is_protected(Path::new("/ws/a/AGENTS.md")).is_none(), "named by a write rule");
+    assert!(files.named_below(Path::new("/ws/b/.claude")));
+    assert!(!files.named_below(Path::new("/ws/c/.claude")));
+}
+
 /// A denial names a form that would run, if the same words less an option are one.
 #[test]
 fn a_denial_names_the_nearest_form_that_would_run() {

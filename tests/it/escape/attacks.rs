@@ -4,26 +4,28 @@
 //! Every attack is bounded by itself: a fixed number of tries, processes and bytes. None could do harm
 //! where nothing holds it: its targets are a folder, a process and sockets that the test made for it.
 
+#[path = "hogs.rs"]
+mod hogs;
+#[path = "ipc.rs"]
+pub mod ipc;
+#[path = "metadata.rs"]
+mod metadata;
+#[path = "processes.rs"]
+mod processes;
+#[path = "sockets.rs"]
+mod sockets;
+
 use super::targets::Targets;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Processes that the fork bomb starts at the most, and how long each of them lives.
-pub const FORKS: usize = 200;
-const FORK_LIFE: Duration = Duration::from_secs(2);
-/// The hog: so many processes with so many MiB each.
-const HOGS: usize = 4;
-const HOG_MIB: usize = 100;
-/// The attack that is told of no targets: its disk is mounted over them. It writes so many MiB.
+/// The attack that is told of no targets: its disk is mounted over them.
 pub const FILLER: &str = "disk_filler";
-const FILL_MIB: usize = 32;
 
 /// What the ways of one attack came to.
 #[derive(Default)]
@@ -71,7 +73,7 @@ fn attack() {
     };
     let mut ways = Ways::default();
     if name == FILLER {
-        disk_filler(&mut ways);
+        hogs::disk_filler(&mut ways);
     } else {
         let known = ATTACKS.iter().find(|(known, _)| *known == name);
         let (_, attack) = known.unwrap_or_else(|| panic!("no attack is called {name}"));
@@ -92,37 +94,40 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("read", read_outside),
     ("dev_shm_write", dev_shm_write),
     ("dev_shm_read", dev_shm_read),
-    ("chmod", chmod),
-    ("chown", chown),
-    ("utime", utime),
-    ("setxattr", setxattr),
+    ("chmod", metadata::chmod),
+    ("chown", metadata::chown),
+    ("utime", metadata::utime),
+    ("setxattr", metadata::setxattr),
+    ("file_flags", metadata::file_flags),
     ("git_rename_in", git_rename_in),
     ("git_config", git_config),
     ("git_moved", git_moved),
     ("mount", mount),
     ("chroot", chroot),
-    ("ptrace", ptrace),
-    ("environ", environ),
-    ("memory", memory),
-    ("descriptors", descriptors),
-    ("memfd_exec", memfd_exec),
+    ("ptrace", processes::ptrace),
+    ("environ", processes::environ),
+    ("memory", processes::memory),
+    ("descriptors", processes::descriptors),
+    ("memfd_exec", processes::memfd_exec),
     ("io_uring", io_uring),
     ("kernel_surface", kernel_surface),
-    ("abstract_socket", abstract_socket),
-    ("unix_socket", unix_socket),
-    ("unix_datagram", unix_datagram),
-    ("engine_socket", engine_socket),
-    ("internet", internet),
-    ("sysv_shm", sysv_shm),
-    ("terminal", terminal),
-    ("signals", signals),
-    ("sigio", sigio),
-    ("setuid", setuid),
-    ("scheduler", scheduler),
-    ("limits_of_others", limits_of_others),
-    ("core_dump", core_dump),
-    ("fork_bomb", fork_bomb),
-    ("memory_hog", memory_hog),
+    ("abstract_socket", sockets::abstract_socket),
+    ("unix_socket", sockets::unix_socket),
+    ("unix_datagram", sockets::unix_datagram),
+    ("engine_socket", sockets::engine_socket),
+    ("internet", sockets::internet),
+    ("sysv_shm", ipc::sysv_shm),
+    ("queues", ipc::queues),
+    ("terminal", processes::terminal),
+    ("signals", processes::signals),
+    ("sigio", processes::sigio),
+    ("setuid", processes::setuid),
+    ("scheduler", processes::scheduler),
+    ("limits_of_others", processes::limits_of_others),
+    ("core_dump", processes::core_dump),
+    ("fork_bomb", hogs::fork_bomb),
+    ("memory_hog", hogs::memory_hog),
+    ("memory_files", hogs::memory_files),
 ];
 
 fn overwrite(path: &Path) -> io::Result<()> {
@@ -285,55 +290,6 @@ fn dev_shm_read(t: &Targets, ways: &mut Ways) {
     ways.tried("read", read);
 }
 
-fn chmod(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("chmod").join("canary");
-    // SAFETY: as above.
-    unsafe {
-        ways.call("chmod", libc::chmod(c(&canary).as_ptr(), 0o777));
-        ways.call(
-            "fchmodat2",
-            libc::syscall(
-                452,
-                libc::AT_FDCWD,
-                c(&canary).as_ptr(),
-                0o777,
-                libc::AT_SYMLINK_NOFOLLOW,
-            ),
-        );
-    }
-    let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&canary);
-    let through = held.and_then(|held| {
-        let path = CString::new(format!("/proc/self/fd/{}", held.as_raw_fd())).unwrap();
-        // SAFETY: as above.
-        check(i64::from(unsafe { libc::chmod(path.as_ptr(), 0o777) }))
-    });
-    ways.tried("a descriptor", through);
-}
-
-fn chown(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("chown").join("canary");
-    // SAFETY: as above; the group is our own, which needs no privilege.
-    let done = unsafe { libc::chown(c(&canary).as_ptr(), u32::MAX, libc::getegid()) };
-    ways.call("chown", done);
-}
-
-fn utime(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("utime").join("canary");
-    let times = [libc::timespec { tv_sec: 1, tv_nsec: 0 }; 2];
-    // SAFETY: two times, as the call reads.
-    let done = unsafe { libc::utimensat(libc::AT_FDCWD, c(&canary).as_ptr(), times.as_ptr(), 0) };
-    ways.call("utimensat", done);
-}
-
-fn setxattr(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("setxattr").join("canary");
-    // SAFETY: a value of one byte.
-    let done = unsafe {
-        libc::setxattr(c(&canary).as_ptr(), c"user.attacked".as_ptr(), c"x".as_ptr().cast(), 1, 0)
-    };
-    ways.call("setxattr", done);
-}
-
 fn git_rename_in(_: &Targets, ways: &mut Ways) {
     fs::write("hook", "#!/bin/sh\ntouch attacked\n").unwrap();
     ways.tried("rename", fs::rename("hook", ".git/hooks/pre-commit"));
@@ -431,112 +387,6 @@ fn chroot(_: &Targets, ways: &mut Ways) {
     }
 }
 
-fn ptrace(t: &Targets, ways: &mut Ways) {
-    const SEIZE: u32 = 0x4206;
-    // SAFETY: no memory of ours is touched; a seized process goes on.
-    unsafe {
-        for pid in [t.victim, t.runner, libc::getppid()].into_iter().filter(|pid| *pid > 1) {
-            ways.call("seize", libc::ptrace(SEIZE, pid, 0, 0));
-        }
-        ways.tried("traceme", in_child(|| libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0)));
-        let mut byte = 0u8;
-        let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-        let remote = libc::iovec { iov_base: t.victim_address as *mut libc::c_void, iov_len: 1 };
-        ways.call(
-            "process_vm_readv",
-            libc::process_vm_readv(t.victim, &raw const local, 1, &raw const remote, 1, 0) as i64,
-        );
-    }
-}
-
-fn environ(t: &Targets, ways: &mut Ways) {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        if pid == std::process::id() {
-            continue;
-        }
-        found.extend(fs::read(entry.path().join("environ")).unwrap_or_default());
-    }
-    for pid in [t.victim, t.runner, t.parent] {
-        ways.tried("environ", fs::read(format!("/proc/{pid}/environ")));
-    }
-    loot("environ", &found);
-}
-
-fn memory(t: &Targets, ways: &mut Ways) {
-    for pid in [t.victim, t.runner] {
-        let mut byte = [0u8; 1];
-        let mem = File::open(format!("/proc/{pid}/mem"));
-        let read = mem.and_then(|mem| {
-            use std::os::unix::fs::FileExt;
-            mem.read_exact_at(&mut byte, if pid == t.victim { t.victim_address } else { 0 })
-        });
-        ways.tried("mem", read);
-        ways.tried("maps", fs::read(format!("/proc/{pid}/maps")));
-    }
-    // SAFETY: no pointers; descriptors are owned at once.
-    unsafe {
-        for pid in [t.victim, t.runner] {
-            let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-            if check(process).is_err() {
-                continue;
-            }
-            let process = OwnedFd::from_raw_fd(i32::try_from(process).unwrap());
-            let fd = libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), 0, 0);
-            ways.call("pidfd_getfd", fd);
-        }
-    }
-}
-
-fn descriptors(_: &Targets, ways: &mut Ways) {
-    for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
-        let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
-        let link = fs::read_link(entry.path()).unwrap_or_default();
-        if number > 2 && !link.starts_with("/proc") {
-            ways.tried(&format!("{number} → {}", link.display()), Ok(()));
-        }
-    }
-}
-
-fn memfd_exec(t: &Targets, ways: &mut Ways) {
-    let canary = t.outside("memfd_exec").join("canary");
-    let script = format!("#!/bin/sh\necho attacked > '{}'\n", canary.display());
-    for (way, bytes, words) in [
-        ("script", script.into_bytes(), vec![]),
-        (
-            "program",
-            fs::read("/bin/sh").unwrap_or_default(),
-            vec![
-                "sh".to_owned(),
-                "-c".to_owned(),
-                format!("echo attacked > '{}'", canary.display()),
-            ],
-        ),
-    ] {
-        // SAFETY: a new descriptor, owned at once.
-        let fd = unsafe { libc::memfd_create(c"attack".as_ptr(), 0) };
-        if fd < 0 {
-            ways.call(way, fd);
-            continue;
-        }
-        // SAFETY: as said.
-        let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        file.write_all(&bytes).unwrap();
-        let status = std::process::Command::new(format!("/proc/self/fd/{fd}"))
-            .args(words.iter().skip(1))
-            .stderr(std::process::Stdio::null())
-            .status();
-        let wrote = status.and_then(|status| match status.success() {
-            true => Ok(()),
-            false => Err(io::Error::other("ran, and could not write")),
-        });
-        ways.tried(way, wrote);
-    }
-}
-
 fn io_uring(_: &Targets, ways: &mut Ways) {
     let mut params = [0u8; 120];
     // SAFETY: a zeroed structure of the size that the call fills in.
@@ -577,369 +427,4 @@ fn kernel_surface(_: &Targets, ways: &mut Ways) {
         ways.tried("sethostname", sethost);
         ways.call("open_by_handle_at", libc::syscall(libc::SYS_open_by_handle_at, -1, no, 0));
     }
-}
-
-/// A socket address of a Unix socket, whatever its name begins with.
-fn unix_address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
-    // SAFETY: all zeroes are a valid address.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    for (to, from) in address.sun_path.iter_mut().zip(name) {
-        *to = *from as libc::c_char;
-    }
-    (address, (2 + name.len()) as libc::socklen_t)
-}
-
-/// Connects, or sends one byte to, a Unix socket of this kind.
-fn reach(name: &[u8], kind: i32, send: bool) -> io::Result<()> {
-    let (address, length) = unix_address(name);
-    let address = (&raw const address).cast();
-    // SAFETY: a valid address of the given length; the socket is owned at once.
-    unsafe {
-        let fd = check(i64::from(libc::socket(libc::AF_UNIX, kind, 0)))?;
-        let socket = OwnedFd::from_raw_fd(i32::try_from(fd).unwrap());
-        let fd = socket.as_raw_fd();
-        if send {
-            check(libc::sendto(fd, c"x".as_ptr().cast(), 1, 0, address, length) as i64)?;
-        } else {
-            check(i64::from(libc::connect(fd, address, length)))?;
-            check(libc::send(fd, c"x".as_ptr().cast(), 1, libc::MSG_NOSIGNAL) as i64)?;
-        }
-    }
-    Ok(())
-}
-
-fn abstract_socket(t: &Targets, ways: &mut Ways) {
-    let name = [b"\0", t.abstract_name.as_bytes()].concat();
-    ways.tried("stream", reach(&name, libc::SOCK_STREAM, false));
-    let name = [b"\0", t.abstract_name.as_bytes(), b".d"].concat();
-    ways.tried("datagram", reach(&name, libc::SOCK_DGRAM, true));
-    ways.tried("connected datagram", reach(&name, libc::SOCK_DGRAM, false));
-}
-
-fn unix_socket(t: &Targets, ways: &mut Ways) {
-    let path = t.sockets().join("s");
-    let _ = symlink(&path, "link-socket");
-    let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&path);
-    for (way, path) in [
-        ("path", path.clone()),
-        ("relative", PathBuf::from("../s/s")),
-        ("link", PathBuf::from("link-socket")),
-        ("root", Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())),
-        ("another process", PathBuf::from(format!("/proc/{}/cwd/../s/s", t.victim))),
-    ] {
-        ways.tried(way, reach(path.as_os_str().as_bytes(), libc::SOCK_STREAM, false));
-    }
-    if let Ok(held) = held {
-        let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-        ways.tried("a descriptor", reach(path.as_bytes(), libc::SOCK_STREAM, false));
-    }
-    let packets = t.sockets().join("p");
-    ways.tried("packets", reach(packets.as_os_str().as_bytes(), libc::SOCK_SEQPACKET, false));
-}
-
-fn unix_datagram(t: &Targets, ways: &mut Ways) {
-    let path = t.sockets().join("d");
-    ways.tried("sendto", reach(path.as_os_str().as_bytes(), libc::SOCK_DGRAM, true));
-    ways.tried("connect", reach(path.as_os_str().as_bytes(), libc::SOCK_DGRAM, false));
-    // The same kind by another name.
-    ways.tried("raw", reach(path.as_os_str().as_bytes(), libc::SOCK_RAW, true));
-    // A pair has two sockets that are connected already; a datagram may be sent elsewhere all the same.
-    let mut pair = [0; 2];
-    let (address, length) = unix_address(path.as_os_str().as_bytes());
-    // SAFETY: room for two descriptors; a valid address.
-    unsafe {
-        if libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, pair.as_mut_ptr()) == 0 {
-            let sent = libc::sendto(
-                pair[0],
-                c"x".as_ptr().cast(),
-                1,
-                0,
-                (&raw const address).cast(),
-                length,
-            );
-            ways.call("one of a pair", sent as i64);
-        }
-    }
-}
-
-/// The socket of a container engine: who reaches it is root on the machine.
-fn engine_socket(t: &Targets, ways: &mut Ways) {
-    let talk = UnixStream::connect(t.sockets().join("docker.sock")).and_then(|mut stream| {
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        stream.write_all(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")?;
-        let mut answer = [0u8; 16];
-        stream.read_exact(&mut answer)
-    });
-    ways.tried("connect", talk);
-}
-
-fn internet(t: &Targets, ways: &mut Ways) {
-    use std::net::{TcpStream, UdpSocket};
-    let wait = Duration::from_secs(2);
-    let v4 = std::net::SocketAddr::from(([127, 0, 0, 1], t.tcp_port));
-    ways.tried("TCP", TcpStream::connect_timeout(&v4, wait));
-    let v6 = std::net::SocketAddr::from(([0u16, 0, 0, 0, 0, 0, 0, 1], t.tcp_port));
-    ways.tried("TCP over IPv6", TcpStream::connect_timeout(&v6, wait));
-    let sent =
-        UdpSocket::bind("127.0.0.1:0").and_then(|s| s.send_to(b"x", ("127.0.0.1", t.udp_port)));
-    ways.tried("UDP", sent);
-    // SAFETY: no pointers.
-    unsafe {
-        ways.call("raw", libc::socket(libc::AF_INET, libc::SOCK_RAW, 1));
-        ways.call("packet", libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0));
-        ways.call("vsock", libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0));
-        ways.call("netlink", libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 15));
-    }
-}
-
-/// Shared memory of System V that a process outside made.
-fn sysv_shm(t: &Targets, ways: &mut Ways) {
-    // SAFETY: what is attached is a segment of at least one byte.
-    unsafe {
-        let at = libc::shmat(t.shm_id, std::ptr::null(), 0);
-        if at as isize == -1 {
-            ways.call("shmat", -1);
-            return;
-        }
-        at.cast::<u8>().write(b'!');
-        libc::shmdt(at);
-        ways.tried("shmat", Ok(()));
-    }
-}
-
-fn terminal(t: &Targets, ways: &mut Ways) {
-    const LINUX: u64 = 0x541c;
-    let mut tries: Vec<(String, io::Result<File>)> = vec![];
-    for path in [t.terminal.as_path(), Path::new("/dev/tty")] {
-        for write in [false, true] {
-            let mut options = OpenOptions::new();
-            let opened = options
-                .read(!write)
-                .write(write)
-                .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
-                .open(path);
-            tries.push((path.display().to_string(), opened));
-        }
-    }
-    for (name, opened) in tries {
-        let Ok(mut file) = opened else { continue };
-        // SAFETY: one byte, which the call reads.
-        unsafe {
-            let fd = file.as_raw_fd();
-            let byte = b'!';
-            ways.call(
-                &format!("TIOCSTI on {name}"),
-                libc::ioctl(fd, libc::TIOCSTI, &raw const byte),
-            );
-            ways.call(&format!("TIOCLINUX on {name}"), libc::ioctl(fd, LINUX, &raw const byte));
-        }
-        ways.tried(&format!("write to {name}"), file.write_all(b"!"));
-        ways.tried(&format!("read from {name}"), file.read_exact(&mut [0]));
-    }
-    for fd in 0..3 {
-        let byte = b'!';
-        // SAFETY: as above.
-        ways.call("TIOCSTI", unsafe { libc::ioctl(fd, libc::TIOCSTI, &raw const byte) });
-    }
-}
-
-fn signals(t: &Targets, ways: &mut Ways) {
-    // SAFETY: no pointers but null; descriptors are closed with the process.
-    unsafe {
-        ways.call("kill", libc::kill(t.prey[0], libc::SIGTERM));
-        ways.call("kill a group", libc::kill(-t.prey[0], libc::SIGTERM));
-        ways.call("tgkill", libc::syscall(libc::SYS_tgkill, t.prey[0], t.prey[0], libc::SIGTERM));
-        let process = libc::syscall(libc::SYS_pidfd_open, t.prey[0], 0);
-        if process >= 0 {
-            let none = std::ptr::null::<libc::siginfo_t>();
-            let sent = libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGTERM, none, 0);
-            ways.call("pidfd_send_signal", sent);
-        }
-        // Ignored by whoever gets it.
-        ways.call("the runner", libc::kill(t.runner, libc::SIGURG));
-        let launcher = libc::getppid();
-        if launcher > 1 {
-            ways.call("the launcher", libc::kill(launcher, libc::SIGURG));
-        }
-    }
-}
-
-/// The kernel sends a signal to whom a descriptor says it belongs.
-fn sigio(t: &Targets, ways: &mut Ways) {
-    let (mine, other) = UnixStream::pair().unwrap();
-    // SAFETY: plain calls on a descriptor of ours.
-    unsafe {
-        let fd = mine.as_raw_fd();
-        // SIGIO ends who has no handler for it.
-        let owned = libc::fcntl(fd, libc::F_SETOWN, t.prey[1]);
-        libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK);
-        let _ = (&other).write_all(b"x");
-        std::thread::sleep(Duration::from_millis(100));
-        // That it could be set says nothing; the victim does.
-        let gone = libc::kill(t.prey[1], 0) < 0
-            && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-        if owned < 0 {
-            ways.call("F_SETOWN", owned);
-        } else if gone && Path::new(&format!("/proc/{}", t.runner)).exists() {
-            ways.tried("SIGIO", Ok(()));
-        }
-    }
-}
-
-fn setuid(_: &Targets, ways: &mut Ways) {
-    // SAFETY: no pointers but to valid structures; in processes of their own.
-    unsafe {
-        let other = if libc::geteuid() == 0 { 12345 } else { 0 };
-        ways.tried("setuid", in_child(|| i64::from(libc::setresuid(other, other, other))));
-        ways.tried("setgid", in_child(|| i64::from(libc::setresgid(other, other, other))));
-        let groups = [other];
-        ways.tried("setgroups", in_child(|| i64::from(libc::setgroups(1, groups.as_ptr()))));
-        let header = [0x2008_0522u32, 0];
-        let all = [[u32::MAX; 3]; 2];
-        ways.tried(
-            "capset",
-            in_child(|| libc::syscall(libc::SYS_capset, header.as_ptr(), all.as_ptr())),
-        );
-    }
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    // Only root can empty the bounding set, and only root could gain from it.
-    // SAFETY: cannot fail.
-    let bounding = (unsafe { libc::geteuid() } == 0).then_some("CapBnd");
-    for line in ["CapInh", "CapPrm", "CapEff", "CapAmb"].into_iter().chain(bounding) {
-        let text = status.lines().find_map(|text| text.strip_prefix(&format!("{line}:")));
-        if text.is_none_or(|text| text.trim() != "0000000000000000") {
-            ways.tried(line, Ok(()));
-        }
-    }
-    if !status.contains("NoNewPrivs:\t1") {
-        ways.tried("NoNewPrivs", Ok(()));
-    }
-}
-
-fn scheduler(t: &Targets, ways: &mut Ways) {
-    // SAFETY: pointers to valid structures of the sizes given.
-    unsafe {
-        let mut param: libc::sched_param = std::mem::zeroed();
-        ways.tried("nice", in_child(|| i64::from(libc::setpriority(libc::PRIO_PROCESS, 0, -10))));
-        ways.call("idle", libc::sched_setscheduler(t.victim, libc::SCHED_IDLE, &raw const param));
-        ways.call(
-            "nice of another",
-            libc::setpriority(libc::PRIO_PROCESS, t.victim.cast_unsigned(), 10),
-        );
-        ways.call("ioprio", libc::syscall(libc::SYS_ioprio_set, 1, t.victim, 3 << 13));
-        param.sched_priority = 1;
-        let fifo =
-            in_child(|| i64::from(libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param)));
-        ways.tried("real time", fifo);
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(0, &mut set);
-        ways.call("affinity", libc::sched_setaffinity(t.victim, size_of_val(&set), &raw const set));
-    }
-}
-
-fn limits_of_others(t: &Targets, ways: &mut Ways) {
-    let few = libc::rlimit { rlim_cur: 7, rlim_max: 7 };
-    // SAFETY: a valid limit.
-    let done = unsafe {
-        libc::prlimit(t.victim, libc::RLIMIT_NOFILE, &raw const few, std::ptr::null_mut())
-    };
-    ways.call("prlimit", done);
-}
-
-fn core_dump(_: &Targets, ways: &mut Ways) {
-    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: as above; the child ends itself.
-    unsafe {
-        ways.call("setrlimit", libc::setrlimit(libc::RLIMIT_CORE, &raw const all));
-        let pid = libc::fork();
-        if pid == 0 {
-            libc::abort();
-        }
-        let mut status = 0;
-        libc::waitpid(pid, &raw mut status, 0);
-        if libc::WCOREDUMP(status) {
-            ways.tried("dump", Ok(()));
-        }
-    }
-}
-
-/// Starts processes, at the most [`FORKS`], that do nothing and end soon.
-fn fork_bomb(_: &Targets, ways: &mut Ways) {
-    let mut started = 0;
-    for _ in 0..FORKS {
-        // SAFETY: the child only sleeps and leaves.
-        unsafe {
-            match libc::fork() {
-                0 => {
-                    std::thread::sleep(FORK_LIFE);
-                    libc::_exit(0);
-                }
-                -1 => break,
-                _ => started += 1,
-            }
-        }
-    }
-    let limit = FORKS;
-    std::thread::sleep(FORK_LIFE / 2);
-    if started == limit {
-        ways.tried(&format!("{started} processes"), Ok(()));
-    } else {
-        ways.tried("fork", Err::<(), _>(io::Error::other(format!("stopped at {started}"))));
-    }
-}
-
-/// Several processes that together hold [`HOGS`] × [`HOG_MIB`] MiB for a moment.
-fn memory_hog(_: &Targets, ways: &mut Ways) {
-    let mut children = Vec::new();
-    for _ in 0..HOGS {
-        // SAFETY: the child fills memory of its own, holds it for a moment and leaves.
-        unsafe {
-            match libc::fork() {
-                0 => {
-                    let size = HOG_MIB << 20;
-                    let (prot, flags) = (
-                        libc::PROT_READ | libc::PROT_WRITE,
-                        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                    );
-                    let at = libc::mmap(std::ptr::null_mut(), size, prot, flags, -1, 0);
-                    if at == libc::MAP_FAILED {
-                        libc::_exit(1);
-                    }
-                    for page in (0..size).step_by(4096) {
-                        at.cast::<u8>().add(page).write(1);
-                    }
-                    std::thread::sleep(FORK_LIFE);
-                    libc::_exit(0);
-                }
-                pid => children.push(pid),
-            }
-        }
-    }
-    let mut held = 0;
-    for pid in children {
-        let mut status = 0;
-        // SAFETY: waits for a child of ours.
-        unsafe { libc::waitpid(pid, &raw mut status, 0) };
-        held += usize::from(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
-    }
-    match held == HOGS {
-        true => ways.tried(&format!("{} MiB", HOGS * HOG_MIB), Ok(())),
-        false => ways.tried("hold", Err::<(), _>(io::Error::other(format!("{held} of {HOGS}")))),
-    }
-}
-
-fn disk_filler(ways: &mut Ways) {
-    let block = vec![1u8; 1 << 20];
-    let filled = (0..FILL_MIB).try_for_each(|number| {
-        // Several files, each of which is small; slow enough for whoever looks.
-        std::thread::sleep(Duration::from_millis(25));
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(format!("fill-{}", number % 8))?;
-        file.write_all(&block)
-    });
-    for number in 0..8 {
-        let _ = fs::remove_file(format!("fill-{number}"));
-    }
-    ways.tried(&format!("{FILL_MIB} MiB"), filled);
 }

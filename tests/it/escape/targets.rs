@@ -1,6 +1,7 @@
 //! What the attacks aim at: canaries in a folder outside of everything granted, processes, sockets, a
 //! terminal and memory of the test's own. They show whether an attack had an effect, whatever it says.
 
+use super::attacks::ipc::Shared;
 use crate::support::Sandboxed;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct Targets {
     /// Processes for the attacks by signals alone.
     pub prey: [i32; 2],
     pub shm_file: PathBuf,
-    pub shm_id: i32,
+    pub shared: Shared,
     pub abstract_name: String,
     pub tcp_port: u16,
     pub udp_port: u16,
@@ -91,6 +92,7 @@ const FOLDERS: &[&str] = &[
     "chown",
     "utime",
     "setxattr",
+    "file_flags",
     "mount",
     "memfd_exec",
 ];
@@ -103,6 +105,15 @@ impl Range {
             place.write(&format!("outside/{folder}/{file}"), SECRET);
         }
         place.write("outside/write/second", "");
+        // The one file outside that commands may read: the policy names it.
+        place.write("home/readable", SECRET);
+        let attributed =
+            std::ffi::CString::new(root.join("outside/setxattr/canary").to_str().unwrap());
+        // SAFETY: two texts and a value of one byte.
+        unsafe {
+            let value = c"x".as_ptr().cast();
+            libc::setxattr(attributed.unwrap().as_ptr(), c"user.there".as_ptr(), value, 1, 0);
+        }
         fs::create_dir(root.join("s")).unwrap();
         let mut reached = BTreeMap::new();
         let outside = root.join("outside");
@@ -115,8 +126,7 @@ impl Range {
         let (tcp_port, udp_port) = listen(&root.join("s"), &abstract_name, &mut reached);
         let shm_file = Path::new("/dev/shm").join(&abstract_name);
         fs::write(&shm_file, SECRET).unwrap();
-        // SAFETY: a new segment of one page, which is zero.
-        let shm_id = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, 0o600 | libc::IPC_CREAT) };
+        let shared = Shared::new(&abstract_name);
         let (terminal, name) = terminal();
         let pid = |child: &Child| child.id().cast_signed();
         let targets = Targets {
@@ -128,7 +138,7 @@ impl Range {
             victim_address: readable_address(pid(&victim)),
             prey: [pid(&prey[0]), pid(&prey[1])],
             shm_file,
-            shm_id,
+            shared,
             abstract_name,
             tcp_port,
             udp_port,
@@ -186,7 +196,8 @@ impl Range {
             "ptrace" | "scheduler" | "limits_of_others" | "proc_pid" => {
                 seen.push(state(t.victim, name));
             }
-            "sysv_shm" => seen.push(format!("{:?}", first_byte(t.shm_id))),
+            "sysv_shm" => seen.push(t.shared.memory()),
+            "queues" => seen.push(t.shared.queues()),
             "terminal" => {
                 seen.push(waiting(&self.terminal.0));
                 seen.push(waiting(&self.terminal.1));
@@ -196,6 +207,10 @@ impl Range {
                 let loot = fs::read(t.root.join(format!("ws/loot-{name}"))).unwrap_or_default();
                 let found: Vec<u8> = loot.iter().rev().copied().collect();
                 seen.push(format!("{}", String::from_utf8_lossy(&found).contains(SECRET)));
+            }
+            "file_flags" => {
+                let canaries = ["outside/file_flags/canary", "home/readable"];
+                seen.extend(canaries.map(|name| file_flags(&t.root.join(name))));
             }
             "core_dump" => seen.push(format!("{}", t.root.join("ws/core").exists())),
             _ => {}
@@ -220,8 +235,7 @@ impl Drop for Range {
             let _ = child.wait();
         }
         let _ = fs::remove_file(&self.targets.shm_file);
-        // SAFETY: a segment of ours.
-        unsafe { libc::shmctl(self.targets.shm_id, libc::IPC_RMID, std::ptr::null_mut()) };
+        self.targets.shared.remove();
     }
 }
 
@@ -256,6 +270,16 @@ fn folder(path: &Path, attack: &str) -> Vec<String> {
         .collect();
     seen.sort();
     seen
+}
+
+/// The flags of a file, where its file system has any.
+fn file_flags(path: &Path) -> String {
+    const FS_IOC_GETFLAGS: libc::c_ulong = 0x8008_6601;
+    let file = fs::File::open(path).unwrap();
+    let mut flags: libc::c_int = 0;
+    // SAFETY: writes one int.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETFLAGS, &raw mut flags) };
+    format!("{done} {flags:x}")
 }
 
 /// A process outside the sandbox that only waits.
@@ -312,19 +336,6 @@ fn readable_address(pid: i32) -> u64 {
         }
         assert!(Instant::now() < deadline, "no map of the victim: {maps}");
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn first_byte(id: i32) -> Option<u8> {
-    // SAFETY: a segment of ours, of one page.
-    unsafe {
-        let at = libc::shmat(id, std::ptr::null(), libc::SHM_RDONLY);
-        if at as isize == -1 {
-            return None;
-        }
-        let byte = at.cast::<u8>().read();
-        libc::shmdt(at);
-        Some(byte)
     }
 }
 

@@ -1,0 +1,94 @@
+//! Protected names that a command makes anywhere in the tree: agent configuration below a folder, a
+//! `.git` of its own for one.
+//!
+//! The guard looks at places that are known before a command. What is new is seen by the walk after it,
+//! which goes there anyway; a name that was not there when the Turn started is taken away again. In
+//! folders that the repository ignores no walk goes, and nothing is taken away: build folders hold
+//! whatever tools and tests put there, and nobody's agent looks for its rules in them.
+
+use super::Workspace;
+use super::error::WorkspaceError;
+use super::guard::remove;
+use super::manifest::is_below;
+use crate::policy::FileRules;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What is protected by name, and what the last walk found of it that is new.
+#[derive(Debug, Default)]
+pub(super) struct Intruders {
+    rules: Option<FileRules>,
+    found: Vec<Vec<u8>>,
+}
+
+impl Workspace {
+    pub(super) fn watch_names(&mut self, rules: FileRules) {
+        self.intruders.rules = Some(rules);
+    }
+
+    /// The rules by whose names walks look for protected places.
+    pub(super) fn protection(&self) -> Option<&FileRules> {
+        self.intruders.rules.as_ref()
+    }
+
+    /// Keeps what is new of the names that a walk saw. One inside another goes with it.
+    pub(super) fn note_intruders(&mut self, seen: BTreeSet<Vec<u8>>) {
+        let (Some(rules), Some(captured)) = (&self.intruders.rules, &self.captured) else { return };
+        let mut tops: Vec<&Vec<u8>> = Vec::new();
+        for path in seen.difference(&captured.start.protected) {
+            if !tops.last().is_some_and(|outer| is_below(path, outer)) {
+                tops.push(path);
+            }
+        }
+        let found = tops.into_iter().flat_map(|path| self.protected_in(rules, path.clone()));
+        self.intruders.found = found.collect();
+    }
+
+    /// A place as a whole, or what is in it but the files that the policy names letter by letter.
+    fn protected_in(&self, rules: &FileRules, inside: Vec<u8>) -> Vec<Vec<u8>> {
+        let path = self.root().join(OsStr::from_bytes(&inside));
+        let is_folder = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir());
+        if !is_folder || !rules.named_below(&path) {
+            return if is_protected(rules, &path) { vec![inside] } else { Vec::new() };
+        }
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        let below = entries.map(|entry| [&inside[..], b"/", entry.file_name().as_bytes()].concat());
+        below.flat_map(|inside| self.protected_in(rules, inside)).collect()
+    }
+
+    /// Whether the last look found protected names that are new.
+    pub fn has_intruders(&self) -> bool {
+        !self.intruders.found.is_empty()
+    }
+
+    /// Takes away what the last look found, and names it. No process of a command may run.
+    pub fn take_intruders_away(&mut self) -> Result<Vec<String>, WorkspaceError> {
+        let found = std::mem::take(&mut self.intruders.found);
+        let mut told = Vec::new();
+        for inside in &found {
+            let path = self.root().join(OsStr::from_bytes(inside));
+            let taken = self.real_parents(&path).and_then(|()| remove(&path));
+            taken.map_err(|cause| WorkspaceError::io("take away", inside, cause))?;
+            told.push(format!("{} was made and is gone again", path.display()));
+        }
+        if let Some(captured) = self.captured.as_mut().filter(|_| !found.is_empty()) {
+            let track = &mut captured.track;
+            let stays = |path: &Vec<u8>| !found.iter().any(|top| is_below(path, top));
+            track.changed.retain(|path, _| stays(path));
+            track.touched.retain(|path, _| stays(path));
+            track.last = Arc::new(track.last.without(&found));
+        }
+        Ok(told)
+    }
+}
+
+/// A pattern for all that is in a folder does not speak of the folder itself, or of a link in its place.
+fn is_protected(rules: &FileRules, path: &Path) -> bool {
+    let is_file = || fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+    rules.is_protected(path).is_some()
+        || (!is_file() && rules.is_protected(&path.join("any")).is_some())
+}
