@@ -233,7 +233,8 @@ impl Place {
         let copies: Vec<PathBuf> =
             self.ground.protected.iter().filter_map(|path| there(path)).collect();
         self.ground.protected.extend(copies);
-        self.workspace = copy.join(isolate::inside(&self.workspace));
+        // Joined to nothing, a path would end in a slash.
+        self.workspace = copy.join(isolate::inside(&self.workspace)).components().collect();
         self.ground.workspace.clone_from(&self.workspace);
         self.ground.git_dirs = [copy.join(".git")].into_iter().filter(|git| git.exists()).collect();
         let policy = self.file.compile(&self.ground).map_err(|list| faults("policy", &list))?;
