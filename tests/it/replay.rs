@@ -141,7 +141,8 @@ fn an_answer_that_was_taken_up_replays_from_the_record_and_live() {
         // What the check waits for lies outside: no file of the work changes meanwhile.
         let place = Sandboxed::with_policy("");
         let outside = place.path("outside").display().to_string();
-        let policy = POLICY.replace("[\"**\"], write", &format!("[\"**\", \"{outside}/**\"], write"));
+        let policy =
+            POLICY.replace("[\"**\"], write", &format!("[\"**\", \"{outside}/**\"], write"));
         place.write("policy.yaml", policy);
         place.write("outside/time", "300.62\n");
         place.write("ws/a.txt", "a\n");
