@@ -356,10 +356,7 @@ pub(super) fn describe(
     }
     head.push_str(&log);
     let mut text = shown.with(&head, output);
-    let world = shown.world;
-    if let Some(reach) = &world.facts.reach
-        && let Some(told) = denials::explain(&output.text, origin, reach, &world.policy)
-    {
+    if let Some(told) = shown.world.denials(&output.text, origin) {
         text.push_str(&format!("\n{told}\n"));
     }
     let mut result = ToolOutput::new(kind, effect, text);

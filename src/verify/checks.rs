@@ -7,7 +7,7 @@ use crate::exec::{ProcessEnd, RunLimits};
 use crate::policy::{Attributes, ExecPermit};
 use crate::protocol::Unmet;
 use crate::rollout::{CheckPhase, CheckRecord};
-use crate::tools::ToolWorld;
+use crate::tools::{Origin, ToolWorld};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -46,6 +46,7 @@ impl Check {
         let attributes =
             Attributes { network: world.policy.default_network().clone(), ..Attributes::default() };
         let permit = ExecPermit::operator(&self.name, &self.run, world.root(), attributes);
+        let origin = Origin::of(&permit);
         let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
         let start = clock::now();
         let finished = world.executor.run(permit, limits, cancel).await.map_err(|error| {
@@ -67,8 +68,10 @@ impl Check {
             }
         };
         let text = finished.output.text_with(|head, tail| world.masker.mask_cut(head, tail));
-        let output = world.masker.mask(&text).into_owned();
         let passed = exit_code == Some(0);
+        let denials = if passed { None } else { world.denials(&text, &origin) };
+        let text = denials.map_or(text.clone(), |told| format!("{text}\n{told}\n"));
+        let output = world.masker.mask(&text).into_owned();
         let record = CheckRecord {
             attempt,
             phase: CheckPhase::Workspace,
