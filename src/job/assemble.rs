@@ -77,8 +77,7 @@ pub(super) fn session_parts(
 }
 
 fn no_record(error: &RolloutError) -> Refusal {
-    let hint = "check the disk that holds the run folder";
-    unavailable("rollout.create", error.to_string(), hint)
+    unavailable("rollout.create", error.to_string(), error.hint())
 }
 
 /// The parts of a Session that goes on from a record.
