@@ -1,7 +1,7 @@
 //! Gathers what a run is made from: settings, task text, untrusted data, the model's key. Everything
 //! that is read from the outside for a run, except its workspace and policy, is read here.
 
-use super::env;
+use super::{env, signals};
 use crate::cli::ExecArgs;
 use crate::job::{self, Going, RunInput};
 use crate::model::{Endpoint, ModelConfig, Secret, Timeouts};
@@ -126,6 +126,7 @@ fn input(settings: Settings, task: String, started: Instant) -> Result<RunInput,
         task,
         untrusted_data,
         started,
+        stopped: signals::arrived(),
         tools: super::faults::tools(),
     })
 }

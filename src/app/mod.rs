@@ -19,7 +19,7 @@ mod rollout;
 mod signals;
 mod spec;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ToolsFrom};
 use crate::job::Kind;
 use crate::report::Output;
 use clap::{CommandFactory, Parser};
@@ -32,6 +32,11 @@ const LAST_LINES: Duration = Duration::from_secs(5);
 /// The program: parse, run, exit.
 pub fn main() -> ExitCode {
     let started = crate::clock::now();
+    if let Err(error) = signals::hear() {
+        let text = format!("turnkey: signals cannot be heard: {error}\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+        return ExitCode::from(exit::status(crate::protocol::State::Unavailable));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -41,6 +46,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(status);
         }
     };
+    let is_run = matches!(&cli.command, Command::Exec(_) | Command::Resume(_) | Command::Fork(_));
+    if !is_run && !replays_live(&cli.command) {
+        // Where the default cannot be had back, the thread ends the process just as well.
+        let _ = signals::stand_back();
+    }
     not_dumpable();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -81,6 +91,10 @@ async fn dispatch(cli: Cli, output: &Output, started: std::time::Instant) -> u8 
             0
         }
     }
+}
+
+fn replays_live(command: &Command) -> bool {
+    matches!(command, Command::Replay(args) if args.tools == ToolsFrom::Live)
 }
 
 /// No child, and nobody of the same user, reads the runner's memory or environment.

@@ -24,6 +24,7 @@ use crate::tools::{Reach, ToolLimits, ToolWorld, WorldFacts};
 use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace::{self, Workspace};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -60,6 +61,8 @@ pub struct RunInput {
     /// A model in place of the one that the settings name, for a replay.
     pub model_instead: Option<Arc<dyn Model>>,
     pub started: Instant,
+    /// Set when a signal has arrived: long work before the run begins gives up.
+    pub stopped: Arc<AtomicBool>,
     /// Puts other tools in place of the standard ones; for tests of the runner itself.
     pub tools: Option<MakeTools>,
 }
@@ -100,9 +103,10 @@ pub(super) fn unavailable(reason: &str, message: impl Into<String>, hint: &str) 
     Box::new(Outcome::new(State::Unavailable, reason, message).hint(hint).retryable(true))
 }
 
-fn interrupted(signal: Signal) -> Refusal {
+/// How a run ends that a signal found before it began.
+pub fn interrupted(signal: Signal) -> Outcome {
     let text = format!("the run was interrupted by {} before it began", signal.name());
-    Box::new(Outcome::new(State::Interrupted(signal), "interrupted", text).retryable(true))
+    Outcome::new(State::Interrupted(signal), "interrupted", text).retryable(true)
 }
 
 fn faults(reason: &str, list: &[Fault]) -> Refusal {
@@ -135,8 +139,12 @@ pub async fn prepare(
     let making = make(&mut input, place, &mut folder, artifacts, masker.clone(), &mut warnings);
     let made = tokio::select! {
         biased;
-        Some(signal) = signals.recv() => Err(interrupted(signal)),
-        made = making => made,
+        Some(signal) = signals.recv() => Err(Box::new(interrupted(signal))),
+        // What gave up because of a signal says so of itself only.
+        made = making => made.map_err(|refusal| match signals.try_recv() {
+            Ok(signal) => Box::new(interrupted(signal)),
+            Err(_) => refusal,
+        }),
     };
     let Made { place, exec_grades, parts, parent } = match made {
         Ok(made) => made,

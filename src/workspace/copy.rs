@@ -18,7 +18,7 @@ use rustix::fs::FileType;
 
 use super::Workspace;
 use super::beneath::split;
-use super::error::{WorkspaceError, shown};
+use super::error::{WorkspaceError, go_on, shown};
 use super::git::{GitPlace, copy_repository};
 use super::manifest::{Entry, Manifest, Stamp};
 use super::read::{is_gone, link_target, open_regular};
@@ -41,6 +41,7 @@ impl Workspace {
             known: None,
             max_entries: self.limits.entries,
             threads: self.limits.threads,
+            stopped,
         })?;
         let unseen = walked.unseen.iter();
         notes.extend(unseen.map(|place| format!("{}: {}", shown(&place.path), place.why)));
@@ -84,11 +85,7 @@ struct Copier<'a> {
 
 impl Copier<'_> {
     fn go_on(&self) -> Result<(), WorkspaceError> {
-        if self.stopped.load(Ordering::Relaxed) {
-            let cause = io::ErrorKind::Interrupted.into();
-            return Err(WorkspaceError::io("copy", b".", cause));
-        }
-        Ok(())
+        go_on(self.stopped)
     }
 
     fn target(&self, path: &[u8]) -> PathBuf {

@@ -40,6 +40,7 @@ mod walk;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub use apply::ApplyFailure;
 use beneath::Root;
@@ -111,6 +112,8 @@ pub struct Workspace {
     captured: Option<Captured>,
     /// Protected places that the sandbox cannot carve out.
     guard: guard::Guard,
+    /// Once it is set, long looks give up.
+    stopped: Arc<AtomicBool>,
     /// The tree as it was first shown to the model.
     outline_text: Option<String>,
 }
@@ -157,8 +160,19 @@ impl Workspace {
             outer_rules,
             captured: None,
             guard: guard::Guard::default(),
+            stopped: Arc::default(),
             outline_text: None,
         })
+    }
+
+    /// From now on long looks give up, with an error, once this is set.
+    pub fn give_up_when(&mut self, stopped: Arc<AtomicBool>) {
+        self.stopped = stopped;
+    }
+
+    /// An error where it is time to give up.
+    fn go_on(&self) -> Result<(), WorkspaceError> {
+        error::go_on(&self.stopped)
     }
 
     /// The workspace as a resolved path.

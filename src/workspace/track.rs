@@ -187,6 +187,7 @@ impl Workspace {
             known: Some(&start.known),
             max_entries: self.limits.entries,
             threads: self.limits.threads,
+            stopped: &self.stopped,
         })
     }
 
