@@ -25,6 +25,7 @@ mod inexpressible;
 mod kept;
 mod list;
 pub(crate) mod manifest;
+mod parallel;
 mod queue;
 mod read;
 mod resolve;

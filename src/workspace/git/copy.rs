@@ -5,12 +5,15 @@
 //! settings that say what bytes and modes mean come along; hooks, filters, remotes, credentials and
 //! logs do not.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-use super::make::copy_objects;
 use super::{GitPlace, ObjectFormat, read_bounded};
+use crate::workspace::copy::copy_bytes;
+use crate::workspace::parallel::Crew;
 
 const SMALL: u64 = 16 << 20;
 const INDEX: u64 = 1 << 30;
@@ -29,7 +32,7 @@ const DATA: [&str; 7] = [
 ];
 
 /// Makes `.git` in `to`, a folder without one.
-pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
+pub(crate) fn copy_repository(place: &GitPlace, to: &Path, crew: &Crew<'_>) -> io::Result<()> {
     let git = to.join(".git");
     // Not with what is above it: a copy that is gone meanwhile is not made again.
     fs::create_dir(&git)?;
@@ -38,7 +41,7 @@ pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
     }
     let config = read_bounded(&place.common_dir.join("config"), SMALL).unwrap_or_default();
     fs::write(git.join("config"), config_of(place, &config))?;
-    copy_objects(&place.common_dir.join("objects"), &git.join("objects"))?;
+    copy_objects(&place.common_dir.join("objects"), &git.join("objects"), crew)?;
     copy_refs(&place.common_dir.join("refs"), &git.join("refs"), 0)?;
     if place.settings.reftable {
         copy_refs(&place.common_dir.join("reftable"), &git.join("reftable"), 0)?;
@@ -56,6 +59,35 @@ pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Loose objects and packs, and where the rest of them is to be found.
+pub(super) fn copy_objects(from: &Path, to: &Path, crew: &Crew<'_>) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let folder = to.join(&name);
+        let loose = name.len() == 2 && name.as_bytes().iter().all(u8::is_ascii_hexdigit);
+        if !(loose || name == "pack" || name == "info") || !entry.file_type()?.is_dir() {
+            continue;
+        }
+        fs::create_dir_all(&folder)?;
+        for file in fs::read_dir(entry.path())? {
+            let file = file?;
+            if file.file_type()?.is_file() {
+                files.push((file.path(), folder.join(file.file_name())));
+            }
+        }
+    }
+    let copy = |buffer: &mut Vec<u8>, (from, to): &(PathBuf, PathBuf)| -> io::Result<()> {
+        let mut from = File::open(from)?;
+        let meta = from.metadata()?;
+        let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+        copy_bytes(&mut from, meta.len(), &mut to, buffer)?;
+        to.set_permissions(meta.permissions())
+    };
+    crew.each(&files, Vec::new, copy, |error| error)
 }
 
 /// A regular file, where there is one.
