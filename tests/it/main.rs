@@ -11,6 +11,8 @@ mod github;
 mod killed;
 mod live;
 mod long;
+#[cfg(target_os = "linux")]
+mod memory;
 mod messages;
 mod network;
 mod orphans;

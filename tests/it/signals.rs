@@ -1,7 +1,7 @@
 //! Ends from outside: signals, time, and readers that do not read.
 
 use super::support::model_server::{Call, Reply, Server};
-use super::support::{Run, Sandboxed, alive, command, eventually, script};
+use super::support::{Run, Sandboxed, alive, at_work_in, command, eventually, script};
 use serde_json::json;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -156,16 +156,6 @@ fn d09_a_signal_while_the_copy_is_made_leaves_nothing_behind() {
         let left = std::fs::read_dir(copies.parent().unwrap().join(kind)).unwrap().count();
         assert_eq!(left, 0, "{kind}");
     }
-}
-
-/// Processes that were started in this place: its runs, and their launchers and commands.
-fn at_work_in(place: &Sandboxed) -> Vec<String> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let inside = entries.filter(|entry| {
-        let cwd = std::fs::read_link(entry.path().join("cwd"));
-        cwd.is_ok_and(|cwd| cwd.starts_with(place.path("")))
-    });
-    inside.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 fn left_in_state(place: &Sandboxed) -> usize {
