@@ -196,7 +196,12 @@ impl Maker<'_> {
             }
             fs::write(git.join("config"), config)?;
             let crew = Crew { threads: 2, stopped: &AtomicBool::new(false) };
-            copy_objects(&place.common_dir.join("objects"), &git.join("objects"), &crew)?;
+            copy_objects(
+                &place.common_dir.join("objects"),
+                &git.join("objects"),
+                place.format(),
+                &crew,
+            )?;
             let hex = format!("{}\n", commit.hex());
             match branch.filter(plain) {
                 Some(branch) => {

@@ -11,6 +11,7 @@ mod make;
 pub(crate) mod objects;
 mod oid;
 mod pack;
+mod packing;
 mod place;
 pub(crate) mod tree;
 pub(crate) mod watch;
