@@ -67,19 +67,32 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What signals did before they were heard; a program may be started so that it ignores some.
+pub struct Before(Vec<(libc::c_int, libc::sigaction)>);
+
 /// From here on signals are heard. To be called once, before anything else.
-pub fn hear() -> io::Result<()> {
+pub fn hear() -> io::Result<Before> {
     let (reader, writer) = pipe()?;
     LazyLock::force(&ARRIVED);
     // Never closed: the handler may run until the very end.
     PIPE.store(writer.into_raw_fd(), Ordering::Relaxed);
     std::thread::Builder::new().name("signals".into()).spawn(move || listen(File::from(reader)))?;
-    set(handler as *const () as libc::sighandler_t)
+    let mut before = Before(Vec::new());
+    for (number, _) in HEARD {
+        // SAFETY: all zeros is a valid sigaction, and the handler does only what a handler may.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        before.0.push((number, exchange(number, &action)?));
+    }
+    Ok(before)
 }
 
 /// For commands that are no run: a signal does what it does to any program.
-pub fn stand_back() -> io::Result<()> {
-    set(libc::SIG_DFL)?;
+pub fn stand_back(before: &Before) -> io::Result<()> {
+    for (number, action) in &before.0 {
+        exchange(*number, action)?;
+    }
     if let Some((signal, _)) = state().first {
         end(signal);
     }
@@ -135,20 +148,16 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-fn set(to: libc::sighandler_t) -> io::Result<()> {
-    for (number, _) in HEARD {
-        // SAFETY: all zeros is a valid sigaction, and the handler does only what a handler may.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = to;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigemptyset(&raw mut action.sa_mask);
-            if libc::sigaction(number, &raw const action, std::ptr::null_mut()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+/// Sets what a signal does, and says what it did.
+fn exchange(number: libc::c_int, to: &libc::sigaction) -> io::Result<libc::sigaction> {
+    // SAFETY: both are whole, and the second is there to be written to.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        match libc::sigaction(number, to, &raw mut before) {
+            0 => Ok(before),
+            _ => Err(io::Error::last_os_error()),
         }
     }
-    Ok(())
 }
 
 extern "C" fn handler(number: libc::c_int) {
@@ -228,7 +237,8 @@ fn last_resort() {
         let _ = artifacts.put("result.json", &bytes);
     }
     let text = format!("turnkey: {}: {}\n", outcome.state, outcome.message);
-    std::thread::spawn(move || io::stderr().write_all(text.as_bytes()));
+    let say = move || io::stderr().write_all(text.as_bytes());
+    let _ = std::thread::Builder::new().spawn(say);
     // A reader that is gone or stuck holds up nothing.
     std::thread::sleep(Duration::from_millis(100));
     end(signal);

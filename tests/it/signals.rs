@@ -178,14 +178,12 @@ fn large() -> Sandboxed {
 fn signal_early(place: &Sandboxed, run: Run<'_>, after: Duration, name: &str) -> i32 {
     let status = if name == "INT" { 130 } else { 143 };
     let before = left_in_state(place);
-    let mut running = run.start();
+    let running = run.start();
     let began = Instant::now();
     while began.elapsed() < after {
         std::hint::spin_loop();
     }
-    if running.child.try_wait().unwrap().is_none() {
-        running.signal(name);
-    }
+    running.signal(name);
     let sent = Instant::now();
     let done = running.wait(Duration::from_secs(5));
     let took = sent.elapsed();
@@ -196,7 +194,6 @@ fn signal_early(place: &Sandboxed, run: Run<'_>, after: Duration, name: &str) ->
     match done.status {
         // The kernel's own doing: the program had not begun to run.
         -1 => assert!(after < Duration::from_millis(200) && done.stderr.is_empty(), "{context}"),
-        0 => {}
         _ => {
             assert_eq!(done.status, status, "{context}");
             let result = std::fs::read_to_string(place.path("out/result.json"));
@@ -227,11 +224,18 @@ fn d09_a_signal_at_any_early_moment_ends_a_run_that_takes_long_to_begin() {
     let mut moments: Vec<u64> = (0..12).map(|_| u64::from(next(12_000))).collect();
     moments.extend((0..8).map(|_| u64::from(next(1_500_000))));
     moments.push(0);
-    let copy = [&["--isolate", "copy"][..], &MODEL[..]].concat();
+    // Once it has begun, it goes on until it is ended.
+    let stays: Vec<String> = (0..9).map(|_| command("sleep 300.65")).collect();
+    let stays: Vec<&str> = stays.iter().map(String::as_str).collect();
+    place.write("stays.yaml", script(&stays));
+    let copy = ["--isolate", "copy", "--model", "scripted/stays.yaml", "t"];
     // A run to go on from: a resume looks at the whole tree before it begins.
     Run::exec(&place, &MODEL).finish().assert(0, "completed", "completed");
     let record = super::support::recorded::latest(&place).canonicalize().unwrap();
-    let resumed = ["resume", record.to_str().unwrap(), "--artifacts", "out", "go on"];
+    let stays = place.path("stays.yaml").display().to_string();
+    let model = format!("scripted/{stays}");
+    let record_name = record.to_str().unwrap();
+    let resumed = ["resume", record_name, "--artifacts", "out", "--model", &model, "go on"];
     let mut ended = std::collections::BTreeMap::<i32, u32>::new();
     for (round, micros) in moments.into_iter().enumerate() {
         let after = Duration::from_micros(micros);
@@ -302,4 +306,41 @@ fn a_signal_that_is_sent_twice_at_once_is_one() {
     let done = running.wait(Duration::from_secs(5));
     done.assert(143, "interrupted", "interrupted");
     done.assert_artifacts_agree();
+}
+
+#[test]
+fn a_command_that_is_no_run_keeps_what_signals_did_before() {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    for ignored in [false, true] {
+        let place = Sandboxed::with_policy(POLICY);
+        place.write("model.yaml", script(&[&command("sleep 300.64")]));
+        let running = Run::exec(&place, &MODEL).start();
+        eventually("the command runs", || !alive("sleep 300.64").is_empty());
+        // It follows the run for as long as that goes on.
+        let mut show = Run::new(&place, &["rollout", "show", "latest", "--follow"]);
+        // SAFETY: one system call between fork and exec.
+        unsafe {
+            show.command().pre_exec(move || {
+                if ignored {
+                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                }
+                Ok(())
+            });
+        }
+        let mut show = show.start();
+        std::thread::sleep(Duration::from_millis(500));
+        show.signal("HUP");
+        std::thread::sleep(Duration::from_millis(300));
+        let ended = show.child.try_wait().unwrap();
+        assert_eq!(ended.is_none(), ignored, "{ended:?}");
+        if let Some(status) = ended {
+            assert_eq!(status.signal(), Some(libc::SIGHUP));
+        }
+        running.signal("TERM");
+        running.wait(Duration::from_secs(5)).assert(143, "interrupted", "interrupted");
+        if ignored {
+            let done = show.wait(Duration::from_secs(10));
+            assert_eq!(done.status, 0, "{}", done.stderr);
+        }
+    }
 }
