@@ -70,7 +70,10 @@ impl Check {
         let text = finished.output.text_with(|head, tail| world.masker.mask_cut(head, tail));
         let passed = exit_code == Some(0);
         let denials = if passed { None } else { world.denials(&text, &origin) };
-        let text = denials.map_or(text.clone(), |told| format!("{text}\n{told}\n"));
+        let text = match denials {
+            Some(told) => format!("{text}\n{told}\n"),
+            None => text,
+        };
         let output = world.masker.mask(&text).into_owned();
         let record = CheckRecord {
             attempt,

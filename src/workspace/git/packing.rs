@@ -22,7 +22,7 @@ const FEW: usize = 32;
 const SMALL_FILE: usize = 16 << 10;
 const SMALL_CONTENT: usize = 128 << 10;
 /// Objects of one pack, which is made in memory.
-const MOST: usize = 8192;
+const MOST: usize = 4096;
 
 /// A loose object: its file, and its id as the file is named.
 pub(super) struct Loose {
@@ -47,7 +47,7 @@ pub(super) fn pack(
     if loose.len() < FEW {
         return Ok(loose);
     }
-    loose.sort_by(|left, right| left.oid.cmp(&right.oid));
+    loose.sort_by_key(|one| one.oid);
     let left = Mutex::new(Vec::new());
     while !loose.is_empty() {
         let batch = loose.split_off(loose.len().saturating_sub(MOST));
@@ -149,7 +149,7 @@ fn write(mut objects: Vec<Packed>, folder: &Path, format: ObjectFormat) -> io::R
     if objects.is_empty() {
         return Ok(());
     }
-    objects.sort_by(|left, right| left.oid.cmp(&right.oid));
+    objects.sort_by_key(|object| object.oid);
     let count = u32::try_from(objects.len()).map_err(io::Error::other)?;
     let mut pack = b"PACK\0\0\0\x02".to_vec();
     pack.extend(count.to_be_bytes());
