@@ -238,7 +238,7 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("println!", &[]),
     ("eprintln!", &[]),
     ("print!(", &[]),
-    ("process::exit", &["app/exec.rs"]),
+    ("process::exit", &["app/signals.rs"]),
     ("io::stdout()", &["report/"]),
     ("io::stderr()", &["report/", "app/"]),
 ];

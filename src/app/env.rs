@@ -84,9 +84,9 @@ pub fn take_secret(name: &str) -> Option<Secret> {
 #[cfg(unix)]
 fn wipe(name: &str) {
     use std::os::unix::ffi::OsStrExt;
-    // SAFETY: called before any thread is started (see `app::main`). getenv points into the block the
-    // kernel laid out at exec, or into a copy of libc's own; overwriting the value's bytes in place
-    // keeps the terminating NUL, and the variable is removed right after.
+    // SAFETY: the threads that run by then (of the streams, of signals) read no environment. getenv
+    // points into the block the kernel laid out at exec, or into a copy of libc's own; overwriting the
+    // value's bytes in place keeps the terminating NUL, and the variable is removed right after.
     unsafe {
         let Ok(c_name) = std::ffi::CString::new(name) else { return };
         let value = libc::getenv(c_name.as_ptr());

@@ -32,7 +32,7 @@ pub async fn run(args: ExecArgs, output: &Output, started: Instant) -> u8 {
                 Refused::Invalid(text) => Outcome::new(State::Invalid, "invalid", text),
                 Refused::Outcome(outcome) => *outcome,
             };
-            return refused(output, &outcome, artifacts.as_ref()).await;
+            return refused(output, &outcome, artifacts.as_deref()).await;
         }
     };
     let artifacts = match (artifacts, &gathered.settings.artifacts.value) {
@@ -48,22 +48,16 @@ pub async fn run(args: ExecArgs, output: &Output, started: Instant) -> u8 {
 /// Makes a run of what was gathered, and runs it.
 pub(super) async fn start(
     gathered: RunInput,
-    artifacts: Option<Artifacts>,
+    artifacts: Option<Arc<Artifacts>>,
     dry_run: bool,
     output: &Output,
 ) -> u8 {
     let mode = mode(&gathered.settings);
-    let mut signals = match signals::watch() {
-        Ok(signals) => signals,
-        Err(error) => {
-            let message = format!("signals cannot be received: {error}");
-            let outcome = Outcome::new(State::Unavailable, "signals", message);
-            return refused(output, &outcome, artifacts.as_ref()).await;
-        }
-    };
-    let prepared = match job::prepare(gathered, artifacts.as_ref(), &mut signals).await {
+    let artifacts = artifacts.as_deref();
+    let mut signals = signals::preparing();
+    let prepared = match job::prepare(gathered, artifacts, &mut signals).await {
         Ok(prepared) => prepared,
-        Err(outcome) => return refused(output, &outcome, artifacts.as_ref()).await,
+        Err(outcome) => return refused(output, &outcome, artifacts).await,
     };
     if dry_run {
         output.stdout(job::dry_run(&prepared)).await;
@@ -71,20 +65,23 @@ pub(super) async fn start(
         return 0;
     }
     let broken = Broken::of(&prepared);
-    let going = go(prepared, artifacts.as_ref(), output, mode, signals);
+    signals::begun();
+    let going = go(prepared, artifacts, output, mode, signals);
     match AssertUnwindSafe(going).catch_unwind().await {
         Ok(status) => status,
-        Err(panic) => broken.end(output, artifacts.as_ref(), &*panic).await,
+        Err(panic) => broken.end(output, artifacts, &*panic).await,
     }
 }
 
-pub(super) fn claim(path: Option<&Path>) -> Result<Option<Artifacts>, Outcome> {
+pub(super) fn claim(path: Option<&Path>) -> Result<Option<Arc<Artifacts>>, Outcome> {
     let Some(path) = path else { return Ok(None) };
-    Artifacts::claim(path).map(Some).map_err(|why| {
+    let artifacts = Artifacts::claim(path).map(Arc::new).map_err(|why| {
         Outcome::new(State::Unavailable, "artifacts.claim", format!("the artifacts folder: {why}"))
             .hint("name another folder with --artifacts, or wait for the other run")
             .retryable(true)
-    })
+    })?;
+    signals::claimed(&artifacts);
+    Ok(Some(artifacts))
 }
 
 fn mode(settings: &crate::spec::Settings) -> Mode {
@@ -158,16 +155,12 @@ async fn go(
     let controls = Controls {
         signals,
         hurry: Box::new(move || hurry.stop_waiting()),
-        kill: Box::new(kill),
         exit_status: exit::status,
     };
     let started = prepared.started;
     let mut face = ReporterFace { reporter };
     let (end, leftover) = job::run(prepared, &mut face, controls).await;
-    let interrupted = matches!(end.outcome.state, State::Interrupted(_));
-    if let Ok(late) = signals::watch() {
-        tokio::spawn(signalled_late(late, output.clone(), interrupted));
-    }
+    tokio::spawn(signalled_late(output.clone()));
     let finishing =
         Finishing { began: &began, started, run_folder: &run_folder, shown: &shown, artifacts };
     finish::finish(end, leftover, finishing, &mut face.reporter, output).await
@@ -195,20 +188,11 @@ fn write_running(
 }
 
 /// The Outcome is recorded and stands. A signal now means that nothing may wait for a slow reader any
-/// more, and a second one ends the process.
-async fn signalled_late(mut signals: mpsc::Receiver<Signal>, output: Output, mut signalled: bool) {
-    while let Some(signal) = signals.recv().await {
-        if signalled {
-            kill(signal);
-        }
-        signalled = true;
+/// more.
+async fn signalled_late(output: Output) {
+    if signals::arriving().recv().await.is_some() {
         output.stop_waiting();
     }
-}
-
-/// The second signal: at once. Launchers see their sockets close and kill what is left.
-pub(super) fn kill(signal: Signal) {
-    std::process::exit(i32::from(exit::status(State::Interrupted(signal))));
 }
 
 /// What must be known to end a run whose runner broke: kept apart, because the run is lost then.

@@ -1,7 +1,7 @@
 //! Gathers what a run is made from: settings, task text, untrusted data, the model's key. Everything
 //! that is read from the outside for a run, except its workspace and policy, is read here.
 
-use super::env;
+use super::{env, signals};
 use crate::cli::ExecArgs;
 use crate::job::{self, Going, Launchers, RunInput};
 use crate::model::{Endpoint, ModelConfig, Secret, Timeouts};
@@ -126,6 +126,7 @@ fn input(settings: Settings, task: String, started: Instant) -> Result<RunInput,
         task,
         untrusted_data,
         started,
+        stopped: signals::arrived(),
         tools: super::faults::tools(),
     })
 }
@@ -144,7 +145,8 @@ fn user_id() -> u32 {
 
 fn read_spec(path: &Path) -> Result<Spec, Refused> {
     let name = path.display().to_string();
-    let source = read_text(path)?;
+    let hint = "name an existing file with --spec, or give the task itself: turnkey exec \"TASK\"";
+    let source = read_text("the spec", path, hint)?;
     let spec = spec::parse(&name, &source)?;
     match job::hook_faults(&spec) {
         faults if faults.is_empty() => Ok(spec),
@@ -174,14 +176,18 @@ fn read_stdin() -> Result<String, Refused> {
     text_of(bytes, "standard input")
 }
 
-fn read_text(path: &Path) -> Result<String, Refused> {
+/// `what` it is for people, and what they can do where it cannot be read.
+fn read_text(what: &str, path: &Path, hint: &str) -> Result<String, Refused> {
     let name = path.display().to_string();
-    let file =
-        std::fs::File::open(path).map_err(|error| Refused::Invalid(format!("{name}: {error}")))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_TEXT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Refused::Invalid(format!("{name}: {error}")))?;
+    let read = || {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(MAX_TEXT + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|error: std::io::Error| {
+        let outcome = Outcome::new(State::Invalid, "invalid", format!("{what} {name}: {error}"));
+        Refused::Outcome(Box::new(outcome.hint(hint)))
+    })?;
     text_of(bytes, &name)
 }
 
@@ -201,7 +207,9 @@ fn task_text(settings: &Settings, spec: Option<&Spec>) -> Result<String, Refused
         TaskSource::Literal(text) => text.clone(),
         TaskSource::Template(text) => spec.render_task(&settings.params, text)?,
         TaskSource::File { path, template } => {
-            let text = read_text(path)?;
+            let hint =
+                "name an existing file, or give the task as an argument or, with -, as input";
+            let text = read_text("the task file", path, hint)?;
             if *template {
                 spec.render_task_from(&path.display().to_string(), &settings.params, &text)?
             } else {
@@ -236,7 +244,11 @@ fn untrusted_data(settings: &Settings) -> Result<String, Refused> {
                 })?;
                 (format!("the environment variable {name}"), text)
             }
-            InputFrom::File(path) => (format!("the file {}", path.display()), read_text(path)?),
+            InputFrom::File(path) => {
+                let hint = "name an existing file, or give the text itself: --input NAME=TEXT";
+                let what = format!("the input {:?}:", input.value.name);
+                (format!("the file {}", path.display()), read_text(&what, path, hint)?)
+            }
         };
         read.push((input.value.name.clone(), origin, text));
     }
@@ -263,7 +275,8 @@ fn key(model: &ModelSettings) -> Result<Option<Secret>, Refused> {
             ))
         }),
         Some(KeyFrom::File(path)) => {
-            let text = read_text(path)?;
+            let hint = "name an existing file by model.key, or a descriptor or variable";
+            let text = read_text("the model's key", path, hint)?;
             Ok(Some(Secret::new(text.trim().to_owned())))
         }
         Some(KeyFrom::Fd(number)) => read_descriptor(*number)

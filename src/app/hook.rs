@@ -25,14 +25,12 @@ pub async fn run(command: HookCommand, output: &Output, started: Instant) -> u8 
     };
     // What a hook changes while it is tried is nobody's work.
     input.settings.isolate.value = Isolate::Copy;
-    let mut signals = match signals::watch() {
-        Ok(signals) => signals,
-        Err(error) => return refuse(output, &format!("signals: {error}")).await,
-    };
+    let mut signals = signals::preparing();
     let prepared = match job::prepare(input, None, &mut signals).await {
         Ok(prepared) => prepared,
         Err(outcome) => return told(output, &outcome).await,
     };
+    signals::begun();
     let cancel = CancellationToken::new();
     let asked = {
         let asking = job::test_hooks(&prepared, &args.hook, &about, &cancel);

@@ -20,7 +20,7 @@ mod rollout;
 mod signals;
 mod spec;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ToolsFrom};
 use crate::job::Kind;
 use crate::report::Output;
 use clap::{CommandFactory, Parser};
@@ -33,6 +33,10 @@ const LAST_LINES: Duration = Duration::from_secs(5);
 /// The program: parse, run, exit.
 pub fn main() -> ExitCode {
     let started = crate::clock::now();
+    let before = match signals::hear() {
+        Ok(before) => before,
+        Err(error) => return unavailable(&format!("signals cannot be heard: {error}")),
+    };
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -42,14 +46,18 @@ pub fn main() -> ExitCode {
             return ExitCode::from(status);
         }
     };
+    let is_run = matches!(
+        &cli.command,
+        Command::Exec(_) | Command::Resume(_) | Command::Fork(_) | Command::Hook { .. }
+    );
+    if !is_run && !replays_live(&cli.command) {
+        // Where the default cannot be had back, the thread ends the process just as well.
+        let _ = signals::stand_back(&before);
+    }
     not_dumpable();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            let text = format!("turnkey: the runtime could not be started: {error}");
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
-            return ExitCode::from(exit::status(crate::protocol::State::Unavailable));
-        }
+        Err(error) => return unavailable(&format!("the runtime could not be started: {error}")),
     };
     let output = Output::process();
     let status = runtime.block_on(async {
@@ -83,6 +91,17 @@ async fn dispatch(cli: Cli, output: &Output, started: std::time::Instant) -> u8 
             0
         }
     }
+}
+
+/// Before there is anything to print by.
+fn unavailable(why: &str) -> ExitCode {
+    let text = format!("turnkey: {why}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    ExitCode::from(exit::status(crate::protocol::State::Unavailable))
+}
+
+fn replays_live(command: &Command) -> bool {
+    matches!(command, Command::Replay(args) if args.tools == ToolsFrom::Live)
 }
 
 /// No child, and nobody of the same user, reads the runner's memory or environment.

@@ -30,10 +30,7 @@ pub async fn run(args: ReplayArgs, output: &Output, started: Instant) -> u8 {
     let mut face = Silent;
     let tools = match args.tools {
         ToolsFrom::Recorded => Tools::Recorded(input),
-        ToolsFrom::Live => match controls(output) {
-            Ok(controls) => Tools::Live(input, &mut face, controls),
-            Err(error) => return refuse(output, &format!("signals: {error}")).await,
-        },
+        ToolsFrom::Live => Tools::Live(input, &mut face, controls(output)),
     };
     match job::replay(&found, tools).await {
         Ok(replayed) => answer(output, &replayed, args.json).await,
@@ -71,14 +68,13 @@ fn in_words(replayed: &Replayed) -> String {
     text
 }
 
-fn controls(output: &Output) -> std::io::Result<Controls> {
+fn controls(output: &Output) -> Controls {
     let hurry = output.clone();
-    Ok(Controls {
-        signals: signals::watch()?,
+    Controls {
+        signals: signals::preparing(),
         hurry: Box::new(move || hurry.stop_waiting()),
-        kill: Box::new(super::exec::kill),
         exit_status: exit::status,
-    })
+    }
 }
 
 /// A replay shows its answer, not its way.

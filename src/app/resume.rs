@@ -27,15 +27,17 @@ pub async fn run(args: ResumeArgs, kind: Kind, output: &Output, started: Instant
     };
     let going = match going {
         Ok(going) => going,
-        Err(outcome) => return exec::refused(output, &outcome, artifacts.as_ref()).await,
+        Err(outcome) => return exec::refused(output, &outcome, artifacts.as_deref()).await,
     };
     let dry_run = args.exec.dry_run;
     match exec_input::gather_going(&args.exec, going, started) {
         Ok(gathered) => exec::start(gathered, artifacts, dry_run, output).await,
         Err(Refused::Invalid(text)) => {
             let outcome = Outcome::new(State::Invalid, "invalid", text);
-            exec::refused(output, &outcome, artifacts.as_ref()).await
+            exec::refused(output, &outcome, artifacts.as_deref()).await
         }
-        Err(Refused::Outcome(outcome)) => exec::refused(output, &outcome, artifacts.as_ref()).await,
+        Err(Refused::Outcome(outcome)) => {
+            exec::refused(output, &outcome, artifacts.as_deref()).await
+        }
     }
 }

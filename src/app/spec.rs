@@ -23,7 +23,11 @@ async fn check(file: &Path, output: &Output) -> u8 {
     let name = file.display().to_string();
     let source = match std::fs::read_to_string(file) {
         Ok(source) => source,
-        Err(error) => return refuse(output, &format!("{name}: {error}")).await,
+        Err(error) => {
+            let hint =
+                "name an existing spec or script; turnkey spec schema shows what stands in one";
+            return refuse(output, &format!("{name}: {error}\n  hint: {hint}")).await;
+        }
     };
     let checked = if is_script(&name, &source) {
         Script::parse(&name, &source).map(|_| None)

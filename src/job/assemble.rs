@@ -79,8 +79,7 @@ pub(super) fn session_parts(
 }
 
 fn no_record(error: &RolloutError) -> Refusal {
-    let hint = "check the disk that holds the run folder";
-    unavailable("rollout.create", error.to_string(), hint)
+    unavailable("rollout.create", error.to_string(), error.hint())
 }
 
 /// The parts of a Session that goes on from a record.
@@ -97,12 +96,16 @@ pub(super) fn going_parts(
 ) -> Result<SessionParts, Refusal> {
     let files = {
         let mut workspace = world.workspace();
+        workspace.give_up_when(input.stopped.clone());
         let recovered = going.recover(folder, &workspace).map_err(|error| {
             let hint = "look at the files the message names; the journal says what was to be done";
             unavailable("resume.patch", error.to_string(), hint)
         })?;
-        resume::files_since(&going.past, &recovered, &mut workspace)
-            .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?
+        let files = resume::files_since(&going.past, &recovered, &mut workspace)
+            .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?;
+        // From here on a signal ends the run in order, and that needs to look.
+        workspace.give_up_when(Arc::default());
+        files
     };
     let settings = resume::changed_settings(going.settings(), &input.settings);
     warnings.extend(settings.iter().map(|line| format!("changed since the last run: {line}")));

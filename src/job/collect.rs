@@ -49,15 +49,27 @@ impl Collected {
             EventMsg::Verdict { call_id, step, verdict } if !verdict.is_allow() => {
                 self.denied(call_id.clone(), *step, verdict);
             }
-            EventMsg::VerifyDone { attempt, name, passed, exit_code, duration_ms } => {
+            EventMsg::VerifyDone {
+                attempt,
+                name,
+                argv,
+                passed,
+                exit_code,
+                timed_out,
+                output_tail,
+                duration_ms,
+            } => {
                 self.checks.push(CheckRecord {
                     attempt: *attempt,
                     phase: CheckPhase::Workspace,
                     name: name.clone(),
+                    argv: argv.clone(),
                     passed: *passed,
                     exit_code: *exit_code,
+                    timed_out: *timed_out,
+                    output_tail: output_tail.clone(),
                     duration_ms: *duration_ms,
-                    ..CheckRecord::default()
+                    changed: Vec::new(),
                 });
             }
             EventMsg::Warning { text } if self.warnings.len() < MAX_KEPT => {

@@ -4,11 +4,18 @@
 //! a copy; as long as the run's own folder is still there, the record there is the one meant, because
 //! later runs of the Session are written to it. A run that was killed published nothing, but the
 //! `result.json` it began with names it.
+//!
+//! A record says what a run may do and what is run: one that somebody else could have put there is not
+//! found. So places of runs count only where they are ours alone, and `latest` is never a file or a
+//! folder of that name in the checkout at hand.
 
+use super::folder::ours_alone;
 use crate::rollout::{Reader, Record};
 use std::path::{Path, PathBuf};
 
 const ROLLOUT: &str = "rollout.jsonl";
+/// The newest run.
+const LATEST: &str = "latest";
 
 /// A run that was found.
 #[derive(Debug, Clone)]
@@ -27,11 +34,13 @@ pub type NotFound = String;
 
 /// Finds a run. `bases` are the places where run folders may lie.
 pub fn find_run(name: &str, bases: &[PathBuf]) -> Result<FoundRun, NotFound> {
+    let (bases, foreign) = trusted(bases);
+    let bases = bases.as_slice();
     let path = Path::new(name);
-    if path.is_dir() {
+    if name != LATEST && path.is_dir() {
         return in_folder(path, bases);
     }
-    if path.exists() {
+    if name != LATEST && path.exists() {
         return Ok(of_file(path, bases));
     }
     if name.is_empty() || name.contains('/') {
@@ -51,10 +60,23 @@ pub fn find_run(name: &str, bases: &[PathBuf]) -> Result<FoundRun, NotFound> {
     }
     let looked: Vec<String> =
         bases.iter().map(|base| base.join("runs").display().to_string()).collect();
-    Err(format!(
-        "there is no file, folder or run named {name:?}; runs lie in {}",
-        looked.join(", ")
-    ))
+    let what = if name == LATEST { "run" } else { "file, folder or run" };
+    Err(format!("there is no {what} named {name:?}; runs lie in {}{foreign}", looked.join(", ")))
+}
+
+/// The places that nobody but us can have filled; and what is to be said of the others.
+fn trusted(bases: &[PathBuf]) -> (Vec<PathBuf>, String) {
+    let mut foreign = String::new();
+    let is_ours = |base: &&PathBuf| match ours_alone(base) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            let place = base.display();
+            foreign.push_str(&format!("; {place} was not looked at: {error}"));
+            false
+        }
+        _ => true,
+    };
+    let ours = bases.iter().filter(is_ours).cloned().collect();
+    (ours, foreign)
 }
 
 fn in_run_folder(folder: &Path) -> FoundRun {
@@ -118,8 +140,8 @@ pub fn own_folder(id: &str, bases: &[PathBuf]) -> Option<PathBuf> {
     if id.is_empty() || id.contains('/') || id.starts_with('.') {
         return None;
     }
-    let folders = bases.iter().map(|base| base.join("runs").join(id));
-    folders.into_iter().find(|folder| folder.join(ROLLOUT).is_file())
+    let bases = bases.iter().filter(|base| ours_alone(base).is_ok());
+    bases.map(|base| base.join("runs").join(id)).find(|folder| folder.join(ROLLOUT).is_file())
 }
 
 fn id_in_result(folder: &Path) -> Option<String> {
@@ -184,5 +206,47 @@ mod tests {
         assert!(find_run("a/b", &bases).unwrap_err().contains("no such file"));
         fs::write(out.join("result.json"), r#"{"run":"../../x"}"#).unwrap();
         assert!(find_run(&out.display().to_string(), &bases).is_err());
+    }
+
+    #[test]
+    fn a_place_that_another_user_could_have_filled_is_not_looked_at() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap().join("turnkey-0");
+        fs::create_dir_all(base.join("runs/r1")).unwrap();
+        fs::write(base.join("runs/r1/rollout.jsonl"), "x").unwrap();
+        symlink("r1", base.join("runs/latest")).unwrap();
+        let mode = |bits| fs::set_permissions(&base, fs::Permissions::from_mode(bits)).unwrap();
+        let out = dir.path().join("out");
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join("result.json"), r#"{"run":"r1"}"#).unwrap();
+        let assert_found = |place: &Path, is_found: bool| {
+            let bases = [place.to_owned()];
+            for name in ["latest", "r1", out.to_str().unwrap()] {
+                let found = find_run(name, &bases);
+                assert_eq!(found.is_ok(), is_found, "{name}: {found:?}");
+            }
+            assert_eq!(own_folder("r1", &bases).is_some(), is_found);
+            let said = find_run("r2", &bases).unwrap_err();
+            assert_eq!(said.contains("was not looked at"), !is_found, "{said}");
+            let exact = base.join("runs/r1");
+            let found = find_run(&exact.display().to_string(), &bases).unwrap();
+            assert_eq!(found.own, is_found, "named by its whole path it is found, but is not ours");
+        };
+        mode(0o700);
+        assert_found(&base, true);
+        for bits in [0o777, 0o720, 0o702] {
+            mode(bits);
+            assert_found(&base, false);
+        }
+        mode(0o755);
+        assert_found(&base, true);
+        let link = dir.path().join("link");
+        symlink(&base, &link).unwrap();
+        assert_found(&link, false);
+        match chown(&base, Some(12345), None) {
+            Ok(()) => assert_found(&base, false),
+            Err(error) => eprintln!("SKIPPED: a folder of another user cannot be made: {error}"),
+        }
     }
 }

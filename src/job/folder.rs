@@ -137,6 +137,11 @@ pub(super) fn private_folder(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
+    ours_alone(path)
+}
+
+/// Whether this is a folder, no link to one, that belongs to us and that nobody else can write.
+pub(super) fn ours_alone(path: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(path)?;
     // SAFETY: geteuid cannot fail and touches nothing.
     let own = unsafe { libc::geteuid() };

@@ -41,7 +41,7 @@ pub use hooks::hook_faults;
 pub use logs::{CommandLog, RunLogs};
 pub use operator::{Answer, apply_patch, apply_run};
 pub use past::{Past, PastTurn};
-pub use prepare::{MakeTools, Prepared, RunInput, dry_run, prepare};
+pub use prepare::{MakeTools, Prepared, RunInput, dry_run, interrupted, prepare};
 pub use prompt::{SentPrompt, sent_prompt};
 pub use replay::{Difference, Replayed, Tools, recorded_settings, replay};
 pub use resume::{GO_ON, Going, Kind};

@@ -27,6 +27,7 @@ use crate::tools::{Reach, ToolLimits, ToolWorld, WorldFacts};
 use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace::{self, Workspace};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -63,6 +64,8 @@ pub struct RunInput {
     /// A model in place of the one that the settings name, for a replay.
     pub model_instead: Option<Arc<dyn Model>>,
     pub started: Instant,
+    /// Set when a signal has arrived: long work before the run begins gives up.
+    pub stopped: Arc<AtomicBool>,
     /// Puts other tools in place of the standard ones; for tests of the runner itself.
     pub tools: Option<MakeTools>,
 }
@@ -105,9 +108,10 @@ pub(super) fn unavailable(reason: &str, message: impl Into<String>, hint: &str) 
     Box::new(Outcome::new(State::Unavailable, reason, message).hint(hint).retryable(true))
 }
 
-fn interrupted(signal: Signal) -> Refusal {
+/// How a run ends that a signal found before it began.
+pub fn interrupted(signal: Signal) -> Outcome {
     let text = format!("the run was interrupted by {} before it began", signal.name());
-    Box::new(Outcome::new(State::Interrupted(signal), "interrupted", text).retryable(true))
+    Outcome::new(State::Interrupted(signal), "interrupted", text).retryable(true)
 }
 
 fn faults(reason: &str, list: &[Fault]) -> Refusal {
@@ -140,8 +144,12 @@ pub async fn prepare(
     let making = make(&mut input, place, &mut folder, artifacts, masker.clone(), &mut warnings);
     let made = tokio::select! {
         biased;
-        Some(signal) = signals.recv() => Err(interrupted(signal)),
-        made = making => made,
+        Some(signal) = signals.recv() => Err(Box::new(interrupted(signal))),
+        // What gave up because of a signal says so of itself only.
+        made = making => made.map_err(|refusal| match signals.try_recv() {
+            Ok(signal) => Box::new(interrupted(signal)),
+            Err(_) => refusal,
+        }),
     };
     let Made { place, exec_grades, parts, parent } = match made {
         Ok(made) => made,
@@ -240,7 +248,8 @@ impl Place {
         let copies: Vec<PathBuf> =
             self.ground.protected.iter().filter_map(|path| there(path)).collect();
         self.ground.protected.extend(copies);
-        self.workspace = copy.join(isolate::inside(&self.workspace));
+        // Joined to nothing, a path would end in a slash.
+        self.workspace = copy.join(isolate::inside(&self.workspace)).components().collect();
         self.ground.workspace.clone_from(&self.workspace);
         self.ground.git_dirs = [copy.join(".git")].into_iter().filter(|git| git.exists()).collect();
         let policy = self.file.compile(&self.ground).map_err(|list| faults("policy", &list))?;

@@ -1,14 +1,17 @@
 //! Replay with tools that really run: in a copy of the recorded start, under the recorded policy, in
 //! the sandbox. The copy is made from the blobs of the recorded commit and the run's `start.diff`; so
-//! a run in a folder without git can be replayed from the record only.
+//! a run in a folder without git can be replayed from the record only. The copy that an isolated run
+//! worked on is gone by then: its commit is in the repository that the copy was made from.
 
 use super::find::FoundRun;
+use super::isolate;
 use super::prepare::{Refusal, RunInput, prepare};
 use super::replay::{self, RecordedRun, Replayed, compare, model, rollout_in, throw_away};
 use super::run::{Controls, Face, run};
 use super::trace::Normal;
 use crate::protocol::{Outcome, State};
 use crate::rollout::Record;
+use crate::spec::Isolate;
 use crate::workspace::git::make_start;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -26,14 +29,17 @@ pub(super) async fn replay(
         Box::new(Outcome::new(State::Unavailable, "folder.run", why).hint(hint))
     })?;
     let answer = async {
-        let root = start(found, &recorded, &input.bases, &holder.copy)?;
-        let mut places =
-            vec![(root.display().to_string(), recorded.started.workspace.root.clone())];
+        let root = start(found, &recorded, &input, &holder.copy)?;
+        let then = recorded.started.workspace.root.trim_end_matches('/').to_owned();
+        let mut places = vec![(root.display().to_string(), then)];
+        // What lies around a workspace deeper inside is told of, too.
+        let around = recorded.started.workspace.repository_root.clone().unwrap_or_default();
+        places.push((holder.copy.display().to_string(), around));
         places.extend(policy_name(&input, &recorded));
         let normal = Normal { places };
         let model = Arc::new(model(&recorded, &normal));
         input.settings.workspace.value = root;
-        input.settings.isolate.value = crate::spec::Isolate::None;
+        input.settings.isolate.value = Isolate::None;
         input.model_instead = Some(model.clone());
         input.started = crate::clock::now();
         input.task.clone_from(&recorded.task);
@@ -75,7 +81,7 @@ fn policy_name(input: &RunInput, recorded: &RecordedRun) -> Option<(String, Stri
 fn start(
     found: &FoundRun,
     recorded: &RecordedRun,
-    bases: &[PathBuf],
+    input: &RunInput,
     to: &Path,
 ) -> Result<PathBuf, Refusal> {
     let no_start = |text: String| {
@@ -90,16 +96,25 @@ fn start(
             "the run did not start from a commit, so its start cannot be made again".into(),
         ));
     };
-    let diff = start_diff(found, recorded, bases)?;
+    let diff = start_diff(found, recorded, &input.bases)?;
     let branch = branch(recorded);
-    let repository = Path::new(repository);
-    make_start(repository, commit, branch.as_deref(), diff.as_deref(), to)
+    let worked_in = Path::new(repository);
+    let source = match input.settings.isolate.value {
+        Isolate::None => worked_in.to_owned(),
+        Isolate::Copy => copied_from(&input.settings.workspace.value),
+    };
+    make_start(&source, commit, branch.as_deref(), diff.as_deref(), to)
         .map_err(|error| no_start(format!("the recorded start cannot be made again: {error}")))?;
-    let inside = Path::new(&workspace.root).strip_prefix(repository).unwrap_or(Path::new(""));
+    let inside = Path::new(&workspace.root).strip_prefix(worked_in).unwrap_or(Path::new(""));
     let root = to.join(inside);
     std::fs::create_dir_all(&root)
         .map_err(|error| no_start(format!("{}: {error}", root.display())))?;
     root.canonicalize().map_err(|error| no_start(format!("{}: {error}", root.display())))
+}
+
+/// The tree that an isolated run copied.
+fn copied_from(workspace: &Path) -> PathBuf {
+    isolate::tree_of(&workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned()))
 }
 
 /// What the start had on top of its commit, if the run left that: in the folder that was named, or in

@@ -33,11 +33,10 @@ pub trait Face: Send {
 
 /// What the process itself does for a run.
 pub struct Controls {
+    /// The signal that ends a run in order. (A second one ends the process, and nobody is asked.)
     pub signals: mpsc::Receiver<Signal>,
     /// From now on nothing may wait for a slow reader.
     pub hurry: Box<dyn Fn()>,
-    /// Ends the process at once; the second signal asks for that.
-    pub kill: Box<dyn Fn(Signal)>,
     /// The one exit table.
     pub exit_status: fn(State) -> u8,
 }
@@ -398,11 +397,8 @@ impl Watcher {
         self.show(&event, face, controls).await;
     }
 
-    /// The first signal ends the Turn in order, the second one the process.
+    /// The Turn is ended in order.
     pub async fn signalled(&mut self, signal: Signal, controls: &Controls) {
-        if self.signal.is_some() {
-            (controls.kill)(signal);
-        }
         self.signal = Some(signal);
         self.cut = Some(clock::now());
         (controls.hurry)();

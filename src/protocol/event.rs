@@ -202,8 +202,12 @@ pub enum EventMsg {
     VerifyDone {
         attempt: u32,
         name: String,
+        argv: Vec<String>,
         passed: bool,
         exit_code: Option<i32>,
+        timed_out: bool,
+        /// Masked and bounded.
+        output_tail: String,
         duration_ms: u64,
     },
     Diff {

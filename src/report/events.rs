@@ -128,7 +128,7 @@ impl EventStream {
             EventMsg::VerifyStarted { attempt, name } => {
                 vec![self.line("verify.started", ts, json!({"attempt": attempt, "name": name}))]
             }
-            EventMsg::VerifyDone { attempt, name, passed, exit_code, duration_ms } => {
+            EventMsg::VerifyDone { attempt, name, passed, exit_code, duration_ms, .. } => {
                 let body = json!({"attempt": attempt, "name": name, "passed": passed,
                     "exit_code": exit_code, "duration_ms": duration_ms});
                 vec![self.line("verify.completed", ts, body)]

@@ -90,7 +90,7 @@ impl Show<'_> {
             EventMsg::VerifyStarted { name, .. } => {
                 Some(format!("check {}: started", self.text(name, MAX_TEXT)))
             }
-            EventMsg::VerifyDone { attempt, name, passed, exit_code, duration_ms } => {
+            EventMsg::VerifyDone { attempt, name, passed, exit_code, duration_ms, .. } => {
                 Some(self.check(*attempt, name, *passed, *exit_code, *duration_ms))
             }
             EventMsg::Diff { files, added, removed } => {

@@ -140,8 +140,11 @@ fn example() -> Vec<Event> {
         EventMsg::VerifyDone {
             attempt: 1,
             name: "tests".into(),
+            argv: vec!["cargo test".into()],
             passed: true,
             exit_code: Some(0),
+            timed_out: false,
+            output_tail: String::new(),
             duration_ms: 2100,
         },
         EventMsg::Diff { files: 1, added: 1, removed: 1 },

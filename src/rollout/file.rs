@@ -33,7 +33,7 @@ pub(super) struct FileSink {
 }
 
 impl FileSink {
-    fn new(file: File) -> Self {
+    pub(super) fn new(file: File) -> Self {
         Self { file, _source: None }
     }
 
@@ -151,7 +151,13 @@ pub(super) fn is_the_same(file: &File, path: &Path) -> bool {
     }
 }
 
-fn open_directory(path: &Path) -> Result<OwnedFd, RolloutError> {
+/// Without this a name itself may be gone after a power cut.
+pub(super) fn sync_folder_of(path: &Path) -> Result<(), RolloutError> {
+    rustix::fs::fsync(open_directory(path)?)
+        .map_err(|errno| RolloutError::io(path, "sync the folder of", &errno.into()))
+}
+
+pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, RolloutError> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -161,13 +167,13 @@ fn open_directory(path: &Path) -> Result<OwnedFd, RolloutError> {
         .map_err(|errno| RolloutError::io(path, "open the folder of", &errno.into()))
 }
 
-fn file_name(path: &Path) -> Result<&OsStr, RolloutError> {
+pub(super) fn file_name(path: &Path) -> Result<&OsStr, RolloutError> {
     path.file_name()
         .ok_or_else(|| RolloutError::NotAFile { path: path.to_owned(), found: "a directory" })
 }
 
 /// A lock that is held for a moment only (see [`FileSink::drop`]) is waited for, a runner is not.
-fn lock(file: &File, path: &Path) -> Result<(), RolloutError> {
+pub(super) fn lock(file: &File, path: &Path) -> Result<(), RolloutError> {
     let mut attempts = LOCK_ATTEMPTS;
     loop {
         match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {

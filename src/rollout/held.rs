@@ -5,6 +5,7 @@
 //! new run, so that the Session keeps one record; a file from elsewhere (a published copy, another
 //! disk) stays as it is, and its bytes are copied.
 
+use super::copy::{Steps, System, copy};
 use super::error::RolloutError;
 use super::file::{self, FileSink};
 use super::journal::{Journal, Position};
@@ -12,7 +13,7 @@ use super::mask::Masker;
 use super::read::{self, Entry, ReadReport, Reader};
 use super::writer::RolloutWriter;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,9 +71,21 @@ impl HeldRollout {
         same: bool,
         masker: Arc<Masker>,
     ) -> Result<(RolloutWriter, Continued), RolloutError> {
+        self.continue_by(&mut System, folder, name, same, masker)
+    }
+
+    pub(super) fn continue_by(
+        self,
+        steps: &mut dyn Steps,
+        folder: &Path,
+        name: &str,
+        same: bool,
+        masker: Arc<Masker>,
+    ) -> Result<(RolloutWriter, Continued), RolloutError> {
         let target = folder.join(name);
         if same && self.writable && std::fs::hard_link(&self.path, &target).is_ok() {
             if file::is_the_same(self.sink.file(), &target) {
+                file::sync_folder_of(&target)?;
                 let writer = RolloutWriter::start(
                     Journal::new(self.sink, target.clone(), masker, self.position),
                     &target,
@@ -82,7 +95,7 @@ impl HeldRollout {
             // The name was given to another file meanwhile.
             let _ = std::fs::remove_file(&target);
         }
-        let copy = copy_to(self.sink.file(), &self.path, &target)?.and_hold(self.sink);
+        let copy = copy(self.sink.file(), &self.path, &target, steps)?.and_hold(self.sink);
         let writer = RolloutWriter::start(
             Journal::new(copy, target.clone(), masker, self.position),
             &target,
@@ -100,9 +113,20 @@ pub fn branch_off(
     masker: Arc<Masker>,
     each: &mut dyn FnMut(Entry),
 ) -> Result<(RolloutWriter, ReadReport), RolloutError> {
+    branch_by(&mut System, from, folder, name, masker, each)
+}
+
+pub(super) fn branch_by(
+    steps: &mut dyn Steps,
+    from: &Path,
+    folder: &Path,
+    name: &str,
+    masker: Arc<Masker>,
+    each: &mut dyn FnMut(Entry),
+) -> Result<(RolloutWriter, ReadReport), RolloutError> {
     let target = folder.join(name);
     let source = read::open_to_read(from)?;
-    let sink = copy_to(&source, from, &target)?;
+    let sink = copy(&source, from, &target, steps)?;
     let (position, report) = read_all(sink.file(), &target, each)?;
     let journal = Journal::new(sink, target.clone(), masker, position);
     Ok((RolloutWriter::start(journal, &target)?, report))
@@ -129,23 +153,4 @@ fn read_all(
         return Err(RolloutError::Empty { path: path.to_owned() });
     }
     Ok((read::position_after(&report, path)?, report))
-}
-
-fn copy_to(from: &File, from_path: &Path, to: &Path) -> Result<FileSink, RolloutError> {
-    let sink = FileSink::create(to)?;
-    let copy = || -> io::Result<()> {
-        let mut from = from;
-        from.seek(SeekFrom::Start(0))?;
-        let mut to = sink.file();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match from.read(&mut buffer)? {
-                0 => break,
-                taken => to.write_all(&buffer[..taken])?,
-            }
-        }
-        to.sync_all()
-    };
-    copy().map_err(|error| RolloutError::io(from_path, "copy", &error))?;
-    Ok(sink)
 }

@@ -15,6 +15,7 @@
 //! - [`read`] and [`Reader`] skip and count what they cannot read, and name a Turn without an end.
 //! - [`Masker`] stands in front of the file: known secrets never reach the disk.
 
+mod copy;
 mod cut;
 mod error;
 mod file;

@@ -1,5 +1,6 @@
 //! The writer, the reader and the file between them.
 
+mod copies;
 mod faults;
 mod files;
 mod kill;

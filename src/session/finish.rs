@@ -72,8 +72,11 @@ async fn pass_on(turn: &Turn, attempt: u32, note: VerifyEvent) -> Result<(), Tur
             let msg = EventMsg::VerifyDone {
                 attempt,
                 name: check.name.clone(),
+                argv: check.argv.clone(),
                 passed: check.passed,
                 exit_code: check.exit_code,
+                timed_out: check.timed_out,
+                output_tail: check.output_tail.clone(),
                 duration_ms: check.duration_ms,
             };
             turn.emitter.record(Record::Verification(check)).await.map_err(failed)?;

@@ -1,6 +1,6 @@
 //! Denials recognised: a command that the sandbox stopped prints `Permission denied` and no more. Where it
 //! is certain that the sandbox was the reason, one line tells the model the path, the operation and the
-//! policy key.
+//! policy key. A check that failed gets the same line, for the model and for the operator.
 //!
 //! Nothing is guessed. A path counts only if it lies outside of what the policy grants **and** outside of
 //! what the sandbox was told, and if the file's own permissions would have let the command through.

@@ -357,11 +357,7 @@ pub(super) fn describe(
     }
     head.push_str(&log);
     let mut text = shown.with(&head, output);
-    let world = shown.world;
-    if let Some(reach) = &world.facts.reach
-        && let Some(told) =
-            denials::explain(&output.text, origin, reach, &world.policy, || live.refused())
-    {
+    if let Some(told) = shown.world.denials(&output.text, origin, || live.refused()) {
         text.push_str(&format!("\n{told}\n"));
     }
     let mut result = ToolOutput::new(kind, effect, text);

@@ -22,7 +22,7 @@ mod world;
 mod write_stdin;
 
 pub use apply_patch::ApplyPatch;
-pub use denials::Reach;
+pub use denials::{Origin, Reach};
 pub use edit_file::EditFile;
 pub use exec_command::ExecCommand;
 pub use facts::{CallFacts, RuleCounts, WorldFacts};

@@ -1,8 +1,9 @@
 //! What tools act on: the policy, the doors and the look-ups, shared by every call of a run.
 
 use super::Processes;
+use super::denials::{self, Origin};
 use super::facts::{RuleCounts, WorldFacts};
-use crate::exec::Executor;
+use crate::exec::{Executor, Refused};
 use crate::hooks::Hooks;
 use crate::policy::Policy;
 use crate::rollout::Masker;
@@ -90,6 +91,17 @@ impl ToolWorld {
     /// data is a set of observations that the next walk makes anew.
     pub fn workspace(&self) -> MutexGuard<'_, Workspace> {
         self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is certain to be the sandbox's doing in a command's output, explained.
+    /// `heard` is what Landlock itself says that it refused.
+    pub fn denials(
+        &self,
+        output: &str,
+        origin: &Origin,
+        heard: impl FnOnce() -> Vec<Refused>,
+    ) -> Option<String> {
+        denials::explain(output, origin, self.facts.reach.as_ref()?, &self.policy, heard)
     }
 
     /// Work on files off the runtime's thread.

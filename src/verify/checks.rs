@@ -6,7 +6,7 @@ use crate::context::Cap;
 use crate::exec::{OperatorCommand, ProcessEnd, RunLimits};
 use crate::protocol::Unmet;
 use crate::rollout::{CheckPhase, CheckRecord};
-use crate::tools::ToolWorld;
+use crate::tools::{Origin, ToolWorld};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -47,15 +47,16 @@ impl Check {
             cwd: world.root().to_owned(),
             network: world.policy.default_network().clone(),
         };
+        let permit = command.permit();
+        let origin = Origin::of(&permit);
         let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
         let start = clock::now();
-        let finished =
-            world.executor.run(command.permit(), limits, cancel).await.map_err(|error| {
-                VerifyFailure::broken(
-                    "sandbox.check",
-                    format!("the check {:?} could not be started: {error}", self.name),
-                )
-            })?;
+        let finished = world.executor.run(permit, limits, cancel).await.map_err(|error| {
+            VerifyFailure::broken(
+                "sandbox.check",
+                format!("the check {:?} could not be started: {error}", self.name),
+            )
+        })?;
         if finished.end == ProcessEnd::Cancelled {
             return Err(VerifyFailure::Cancelled);
         }
@@ -69,8 +70,13 @@ impl Check {
             }
         };
         let text = finished.output.text_with(|head, tail| world.masker.mask_cut(head, tail));
-        let output = world.masker.mask(&text).into_owned();
         let passed = exit_code == Some(0);
+        let denials = if passed { None } else { world.denials(&text, &origin, Vec::new) };
+        let text = match denials {
+            Some(told) => format!("{text}\n{told}\n"),
+            None => text,
+        };
+        let output = world.masker.mask(&text).into_owned();
         let record = CheckRecord {
             attempt,
             phase: CheckPhase::Workspace,

@@ -93,6 +93,7 @@ impl Workspace {
         let captured = self.captured()?;
         let mut builder = Builder::new(self, captured);
         builder.compare();
+        builder.workspace.go_on()?;
         builder.add_patched_left_out();
         builder.say_new_repositories(&walked.with_git);
         Ok(builder.finish(walked.unseen))

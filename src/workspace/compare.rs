@@ -64,12 +64,18 @@ impl<'a> Builder<'a> {
             }
         }
         for (position, entry) in start.entries().iter().enumerate() {
+            if self.workspace.go_on().is_err() {
+                return;
+            }
             let racy = entry.flags.has(Flags::RACY) && !entry.flags.has(Flags::NESTED);
             if racy && !self.has_same_hash(position, entry) {
                 doubtful.insert(start.name(entry));
             }
         }
         for path in doubtful {
+            if self.workspace.go_on().is_err() {
+                return;
+            }
             self.compare_path(path, &start, &end);
         }
         for (path, count) in nested {

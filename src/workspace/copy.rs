@@ -7,20 +7,21 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::FileType;
 
 use super::Workspace;
 use super::beneath::split;
-use super::error::{WorkspaceError, shown};
+use super::error::{WorkspaceError, go_on, shown};
 use super::git::{GitPlace, copy_repository};
 use super::manifest::{Entry, Manifest, Stamp};
+use super::parallel::Crew;
 use super::read::{is_gone, link_target, open_regular};
 use super::start::{converted_around, read_index};
 use super::walk::{WalkInput, walk};
@@ -42,10 +43,12 @@ impl Workspace {
             protected: None,
             max_entries: self.limits.entries,
             threads: self.limits.threads,
+            stopped,
         })?;
         let unseen = walked.unseen.iter();
         notes.extend(unseen.map(|place| format!("{}: {}", shown(&place.path), place.why)));
-        let copier = Copier { workspace: self, to, manifest: &walked.manifest, stopped };
+        let crew = Crew { threads: self.limits.threads, stopped };
+        let copier = Copier { workspace: self, to, manifest: &walked.manifest, crew };
         copier.folders()?;
         copier.files()?;
         let mut nested: Vec<&Vec<u8>> = walked.known.nested.iter().collect();
@@ -58,13 +61,13 @@ impl Workspace {
             if let Some(place) = place {
                 copier
                     .make_folders(path)
-                    .and_then(|()| copy_repository(&place, &target))
+                    .and_then(|()| copy_repository(&place, &target, &copier.crew))
                     .map_err(|cause| WorkspaceError::io("copy the repository", path, cause))?;
             }
         }
         copier.go_on()?;
         if let Some(place) = git {
-            copy_repository(place, to)
+            copy_repository(place, to, &copier.crew)
                 .map_err(|cause| WorkspaceError::io("copy the repository", b".", cause))?;
         }
         copier.folder_modes()?;
@@ -80,16 +83,12 @@ struct Copier<'a> {
     workspace: &'a Workspace,
     to: &'a Path,
     manifest: &'a Manifest,
-    stopped: &'a AtomicBool,
+    crew: Crew<'a>,
 }
 
 impl Copier<'_> {
     fn go_on(&self) -> Result<(), WorkspaceError> {
-        if self.stopped.load(Ordering::Relaxed) {
-            let cause = io::ErrorKind::Interrupted.into();
-            return Err(WorkspaceError::io("copy", b".", cause));
-        }
-        Ok(())
+        go_on(self.crew.stopped)
     }
 
     fn target(&self, path: &[u8]) -> PathBuf {
@@ -150,37 +149,12 @@ impl Copier<'_> {
     }
 
     fn files(&self) -> Result<(), WorkspaceError> {
-        const CHUNK: usize = 64;
+        let fault = |cause| WorkspaceError::io("copy", b".", cause);
         let entries = self.manifest.entries();
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<(), WorkspaceError> {
-            loop {
-                let at = next.fetch_add(CHUNK, Ordering::Relaxed);
-                let Some(rest) = entries.get(at..).filter(|rest| !rest.is_empty()) else {
-                    return Ok(());
-                };
-                self.go_on()?;
-                for entry in rest.iter().take(CHUNK) {
-                    self.file(entry)?;
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            let threads = self.workspace.limits.threads.max(1);
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            let lost = || {
-                let cause = io::Error::other("a thread broke off");
-                Err(WorkspaceError::io("copy", b".", cause))
-            };
-            others
-                .into_iter()
-                .map(|other| other.join().unwrap_or_else(|_| lost()))
-                .fold(own, Result::and)
-        })
+        self.crew.each(entries, Vec::new, |buffer, entry| self.file(entry, buffer), fault)
     }
 
-    fn file(&self, entry: &Entry) -> Result<(), WorkspaceError> {
+    fn file(&self, entry: &Entry, buffer: &mut Vec<u8>) -> Result<(), WorkspaceError> {
         let path = self.manifest.name(entry);
         let root = &self.workspace.root;
         let failed = |cause| WorkspaceError::io("copy", path, cause);
@@ -197,21 +171,49 @@ impl Copier<'_> {
                     Err(error) if is_gone(&error) => return Ok(()),
                     opened => opened?,
                 };
-                self.put(path, |to| copy_bytes(&mut from, &stamp, to)).map_err(failed)
+                self.put(path, |to| copy_file(&mut from, &stamp, to, buffer)).map_err(failed)
             }
             _ => Ok(()),
         }
     }
 }
 
-/// On file systems that can share blocks the system does; elsewhere bytes are copied.
-fn copy_bytes(from: &mut File, stamp: &Stamp, to: &Path) -> io::Result<()> {
+fn copy_file(from: &mut File, stamp: &Stamp, to: &Path, buffer: &mut Vec<u8>) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
-    io::copy(from, &mut file)?;
+    copy_bytes(from, stamp.size, &mut file, buffer)?;
     file.set_permissions(Permissions::from_mode(stamp.permissions()))?;
     if let Ok(nanos) = u64::try_from(stamp.mtime) {
         let time = UNIX_EPOCH + Duration::from_nanos(nanos);
         file.set_times(FileTimes::new().set_modified(time))?;
     }
     Ok(())
+}
+
+/// A small file goes through the buffer, which takes the fewest system calls. A large one the system
+/// copies, sharing blocks where the file system can.
+pub(crate) fn copy_bytes(
+    from: &mut File,
+    size: u64,
+    to: &mut File,
+    buffer: &mut Vec<u8>,
+) -> io::Result<()> {
+    const SMALL: usize = 128 << 10;
+    if size < SMALL as u64 {
+        buffer.resize(SMALL, 0);
+        let mut filled = 0;
+        loop {
+            match from.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        to.write_all(&buffer[..filled])?;
+        if filled < SMALL {
+            return Ok(());
+        }
+        // It grew meanwhile.
+    }
+    io::copy(from, to).map(drop)
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
 
@@ -55,6 +56,15 @@ impl WorkspaceError {
             _ => Self::Io { doing, path, cause },
         }
     }
+}
+
+/// An error once long work is to give up.
+pub(crate) fn go_on(stopped: &AtomicBool) -> Result<(), WorkspaceError> {
+    if stopped.load(Ordering::Relaxed) {
+        let cause = io::ErrorKind::Interrupted.into();
+        return Err(WorkspaceError::io("finish the look at", b".", cause));
+    }
+    Ok(())
 }
 
 /// Why a planned patch was not committed.

@@ -80,6 +80,9 @@ pub(super) fn take_in(
                 break;
             }
             for position in chunk.iter().take(CHUNK) {
+                if workspace.go_on().is_err() {
+                    break;
+                }
                 results.push(reader.take(*position, &mut keeper, &total));
             }
         }

@@ -26,6 +26,7 @@ mod intruders;
 mod kept;
 mod list;
 pub(crate) mod manifest;
+mod parallel;
 mod queue;
 mod read;
 mod resolve;
@@ -41,6 +42,7 @@ mod walk;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub use apply::ApplyFailure;
 use beneath::Root;
@@ -113,6 +115,8 @@ pub struct Workspace {
     /// Protected places that the sandbox cannot carve out.
     guard: guard::Guard,
     intruders: intruders::Intruders,
+    /// Once it is set, long looks give up.
+    stopped: Arc<AtomicBool>,
     /// The tree as it was first shown to the model.
     outline_text: Option<String>,
 }
@@ -160,8 +164,19 @@ impl Workspace {
             captured: None,
             guard: guard::Guard::default(),
             intruders: intruders::Intruders::default(),
+            stopped: Arc::default(),
             outline_text: None,
         })
+    }
+
+    /// From now on long looks give up, with an error, once this is set.
+    pub fn give_up_when(&mut self, stopped: Arc<AtomicBool>) {
+        self.stopped = stopped;
+    }
+
+    /// An error where it is time to give up.
+    fn go_on(&self) -> Result<(), WorkspaceError> {
+        error::go_on(&self.stopped)
     }
 
     /// The workspace as a resolved path.

@@ -88,12 +88,14 @@ impl Start {
             protected: workspace.protection(),
             max_entries: workspace.limits.entries,
             threads: workspace.limits.threads,
+            stopped: &workspace.stopped,
         })?;
         let mut manifest = walked.manifest;
         mark_racy(&mut manifest, began);
         let format = git.map(GitPlace::format).unwrap_or_default();
         let (mut origins, open) = sort_out(&manifest, index.as_ref());
         let taken = take_in(workspace, &manifest, index.as_ref(), &open, format)?;
+        workspace.go_on()?;
         let mut start = Self {
             manifest: Arc::default(),
             origins: Vec::new(),

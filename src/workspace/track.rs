@@ -200,6 +200,7 @@ impl Workspace {
             protected: self.protection(),
             max_entries: self.limits.entries,
             threads: self.limits.threads,
+            stopped: &self.stopped,
         })
     }
 

@@ -10,13 +10,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath::{Root, stat_in};
-use super::error::WorkspaceError;
+use super::error::{WorkspaceError, go_on};
 use super::git::index::{GITLINK, Index};
 use super::manifest::{Flags, Manifest, Stamp};
 use super::queue::Queue;
@@ -58,6 +58,8 @@ pub(crate) struct WalkInput<'a> {
     pub(crate) protected: Option<&'a FileRules>,
     pub(crate) max_entries: usize,
     pub(crate) threads: usize,
+    /// Once it is set, the walk gives up.
+    pub(crate) stopped: &'a AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +127,7 @@ pub(crate) fn walk(input: &WalkInput<'_>) -> Result<Walked, WorkspaceError> {
     if queue.panicked() || parts.len() != input.threads.max(1) {
         return Err(failed(std::io::Error::other("the walk broke off")));
     }
+    go_on(input.stopped)?;
     if count.load(Ordering::Relaxed) > input.max_entries {
         return Err(WorkspaceError::TooManyFiles { limit: input.max_entries });
     }
@@ -157,7 +160,8 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     fn visit(&mut self, mut job: Job, more: &mut Vec<Job>) {
-        if self.count.load(Ordering::Relaxed) > self.input.max_entries {
+        let full = self.count.load(Ordering::Relaxed) > self.input.max_entries;
+        if full || self.input.stopped.load(Ordering::Relaxed) {
             return;
         }
         let folder = match open_folder(job.parent.as_fd(), &job.name) {

@@ -1,7 +1,7 @@
 //! What a command prints, as the model gets it: bounded, both ends, errors with a share of their own,
 //! and no terminal or prompt that could hold anything up.
 
-use super::support::{Run, Sandboxed, command, script};
+use super::support::{Run, Sandboxed, command, patch, script};
 use serde_json::json;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -209,6 +209,44 @@ fn d54_what_the_sandbox_refused_is_explained_to_the_model() {
     assert!(!outside.exists());
     // Scratch is writable, and a failure of the command's own is none of the sandbox.
     assert!(!told[1].contains("[sandbox:"), "{}", told[1]);
+}
+
+#[test]
+fn d54_what_the_sandbox_refused_a_check_is_explained_too() {
+    let place = place(&[]);
+    let (outside, secret) = (place.path("home/.cache-of-check"), "tok-7Qz4xYb91LmN0pRs");
+    // It fails with the sandbox at first, and then for a reason of its own.
+    let check = format!(
+        "[ -f done ] && {{ cat nothing; exit 1; }}\necho {secret}; echo x > {}; head -c 40000 /dev/zero | tr '\\0' x\necho x > {}\n",
+        outside.display(),
+        outside.display(),
+    );
+    place.write("ws/check.sh", check);
+    place.write(
+        "model.yaml",
+        format!(
+            "version: 1\nsteps:\n  - text: all done\n  - calls: [{}]\n  - text: done\n",
+            patch("*** Begin Patch\n*** Add File: done\n+x\n*** End Patch")
+        ),
+    );
+    let args = ["--verify", "sh check.sh", "--verify-attempts", "1"];
+    let done = Run::exec(&place, &[&args[..], &MODEL].concat()).env("BUILD_TOKEN", secret).finish();
+    done.assert(10, "unverified", "verify.command");
+    let line = format!(
+        "[sandbox: creating {0} was refused: {0} is outside what may be written (built-in: files.write: everything else is denied); the policy key that would allow it is files.write]",
+        outside.display()
+    );
+    let result = done.result();
+    let tails: Vec<&str> =
+        (0..2).filter_map(|n| result["checks"][n]["output_tail"].as_str()).collect();
+    assert!(tails[0].contains(&line) && !tails[0].contains(secret), "{}", tails[0]);
+    assert!(!tails[1].contains("[sandbox:"), "a failure of its own: {}", tails[1]);
+    let feedback = done.rollout().into_iter().find(|record| {
+        record["item"]["text"].as_str().is_some_and(|text| text.contains("sh check.sh"))
+    });
+    let feedback = feedback.unwrap()["item"]["text"].as_str().unwrap().to_owned();
+    assert!(feedback.contains(&line) && !feedback.contains(secret), "{feedback}");
+    assert!(!outside.exists());
 }
 
 /// Run by `.ci/full`: it takes a while.

@@ -14,6 +14,8 @@ mod hooks;
 mod killed;
 mod live;
 mod long;
+#[cfg(target_os = "linux")]
+mod memory;
 mod messages;
 mod network;
 mod orphans;

@@ -86,3 +86,27 @@ turnkey: invalid: model: no model is named
 "#]]
     );
 }
+
+#[test]
+fn a_file_that_is_not_there_as_people_read_it() {
+    let place = Sandboxed::with_policy(POLICY);
+    let model = ["--model", "scripted/model.yaml"];
+    for (args, told) in [
+        (
+            &["--spec", "task.yaml"][..],
+            "turnkey: invalid: the spec task.yaml: No such file or directory (os error 2)\n  hint: name an existing file with --spec, or give the task itself: turnkey exec \"TASK\"\n",
+        ),
+        (
+            &["--task-file", "task.md"],
+            "turnkey: invalid: the task file task.md: No such file or directory (os error 2)\n  hint: name an existing file, or give the task as an argument or, with -, as input\n",
+        ),
+        (
+            &["--input", "title=@title.txt", "Do it."],
+            "turnkey: invalid: the input \"title\": title.txt: No such file or directory (os error 2)\n  hint: name an existing file, or give the text itself: --input NAME=TEXT\n",
+        ),
+    ] {
+        let done = Run::exec(&place, &[args, &model].concat()).finish();
+        assert_eq!((done.status, done.stderr.as_str()), (2, told), "{args:?}");
+        assert_eq!(done.result()["state"], "invalid");
+    }
+}

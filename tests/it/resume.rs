@@ -470,3 +470,24 @@ fn d18_a_call_from_a_stream_that_was_cut_runs_once() {
     done.assert(0, "completed", "completed");
     assert_eq!(place.read("ws/log"), "x", "once");
 }
+
+#[test]
+fn latest_is_a_run_of_ours_and_nothing_that_lies_in_the_checkout() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("model.yaml", script(&[&command("touch made")]));
+    Run::exec(&place, &MODEL).finish().assert(0, "completed", "completed");
+    let own = runs(&place).join("latest").canonicalize().unwrap();
+    // As a pull request may bring it along.
+    place.write("latest/rollout.jsonl", fs::read(latest(&place)).unwrap());
+    let (status, shown, stderr) = turnkey(&place, &["rollout", "verify", "latest"]);
+    assert_eq!(status, 0, "{stderr}");
+    assert!(!shown.contains("/latest/rollout.jsonl"), "{shown}");
+    fs::remove_dir_all(own).unwrap();
+    // There may be runs of ours elsewhere on this machine, but none of this place.
+    let (_, shown, stderr) = turnkey(&place, &["rollout", "verify", "latest"]);
+    let told = format!("{shown}{stderr}");
+    assert!(!told.contains("/latest/rollout.jsonl"), "{told}");
+    assert!(shown.is_empty() == stderr.contains("no run named"), "{told}");
+    let (status, _, stderr) = turnkey(&place, &["rollout", "verify", "./latest"]);
+    assert_eq!(status, 0, "{stderr}");
+}

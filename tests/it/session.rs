@@ -132,6 +132,7 @@ async fn ready(model: Arc<Fake>) -> Ready {
         ..turnkey::model::Endpoint::default()
     };
     let input = RunInput {
+        stopped: Arc::default(),
         settings,
         task: "the task".into(),
         untrusted_data: String::new(),

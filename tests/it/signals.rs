@@ -1,7 +1,7 @@
 //! Ends from outside: signals, time, and readers that do not read.
 
 use super::support::model_server::{Call, Reply, Server};
-use super::support::{Run, Sandboxed, alive, command, eventually, script};
+use super::support::{Run, Sandboxed, alive, at_work_in, command, eventually, script};
 use serde_json::json;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -155,5 +155,192 @@ fn d09_a_signal_while_the_copy_is_made_leaves_nothing_behind() {
     for kind in ["copy", "runs", "scratch", "store"] {
         let left = std::fs::read_dir(copies.parent().unwrap().join(kind)).unwrap().count();
         assert_eq!(left, 0, "{kind}");
+    }
+}
+
+fn left_in_state(place: &Sandboxed) -> usize {
+    let state = place.path("home/.local/state/turnkey");
+    let kinds = ["copy", "runs", "scratch", "store"].iter();
+    kinds.map(|kind| std::fs::read_dir(state.join(kind)).into_iter().flatten().count()).sum()
+}
+
+/// A workspace that takes a while to copy, and without git to look at as well.
+fn large() -> Sandboxed {
+    let place = Sandboxed::with_policy(POLICY);
+    for number in 0..20_000 {
+        place.write(&format!("ws/d{}/f{number}", number % 100), format!("{number}\n"));
+    }
+    place.write("model.yaml", script(&[&command("true")]));
+    place
+}
+
+/// Signals a run this long after it was started, and looks at how it ends.
+fn signal_early(place: &Sandboxed, run: Run<'_>, after: Duration, name: &str) -> i32 {
+    let status = if name == "INT" { 130 } else { 143 };
+    let before = left_in_state(place);
+    let running = run.start();
+    let began = Instant::now();
+    while began.elapsed() < after {
+        std::hint::spin_loop();
+    }
+    running.signal(name);
+    let sent = Instant::now();
+    let done = running.wait(Duration::from_secs(5));
+    let took = sent.elapsed();
+    let context = format!("{name} after {after:?}: {} in {took:?}\n{}", done.status, done.stderr);
+    eprintln!("{}", context.chars().take(260).collect::<String>());
+    assert!(took < Duration::from_secs(5), "{context}");
+    eventually("nothing is left alive", || at_work_in(place).is_empty());
+    match done.status {
+        // The kernel's own doing: the program had not begun to run.
+        -1 => assert!(after < Duration::from_millis(200) && done.stderr.is_empty(), "{context}"),
+        _ => {
+            assert_eq!(done.status, status, "{context}");
+            let result = std::fs::read_to_string(place.path("out/result.json"));
+            // Before the folder for artifacts is claimed there is no place to say it.
+            if let Ok(result) = result {
+                let result: serde_json::Value = serde_json::from_str(&result).unwrap();
+                assert_eq!(result["state"], "interrupted", "{context}");
+                if result["run"] == "" {
+                    assert_eq!(left_in_state(place), before, "{context}");
+                }
+            }
+            assert!(done.stderr.contains("interrupted"), "{context}");
+        }
+    }
+    done.status
+}
+
+#[test]
+fn d09_a_signal_at_any_early_moment_ends_a_run_that_takes_long_to_begin() {
+    let place = large();
+    let seed = std::process::id();
+    eprintln!("seed {seed}");
+    let mut random = seed;
+    let mut next = |below: u32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) % below
+    };
+    let mut moments: Vec<u64> = (0..12).map(|_| u64::from(next(12_000))).collect();
+    moments.extend((0..8).map(|_| u64::from(next(1_500_000))));
+    moments.push(0);
+    // Once it has begun, it goes on until it is ended.
+    let stays: Vec<String> = (0..9).map(|_| command("sleep 300.65")).collect();
+    let stays: Vec<&str> = stays.iter().map(String::as_str).collect();
+    place.write("stays.yaml", script(&stays));
+    let copy = ["--isolate", "copy", "--model", "scripted/stays.yaml", "t"];
+    // A run to go on from: a resume looks at the whole tree before it begins.
+    Run::exec(&place, &MODEL).finish().assert(0, "completed", "completed");
+    let record = super::support::recorded::latest(&place).canonicalize().unwrap();
+    let stays = place.path("stays.yaml").display().to_string();
+    let model = format!("scripted/{stays}");
+    let record_name = record.to_str().unwrap();
+    let resumed = ["resume", record_name, "--artifacts", "out", "--model", &model, "go on"];
+    let mut ended = std::collections::BTreeMap::<i32, u32>::new();
+    for (round, micros) in moments.into_iter().enumerate() {
+        let after = Duration::from_micros(micros);
+        let name = ["TERM", "INT"][round % 2];
+        let _ = std::fs::remove_dir_all(place.path("out"));
+        let bytes = std::fs::read(&record).unwrap();
+        let run =
+            if round % 3 == 0 { Run::exec(&place, &copy) } else { Run::new(&place, &resumed) };
+        let status = signal_early(&place, run, after, name);
+        *ended.entry(status).or_default() += 1;
+        let now = std::fs::read(&record).unwrap();
+        assert!(now.starts_with(&bytes), "the record that is gone on from stays");
+        assert!(turnkey::rollout::verify(&record).unwrap().ok);
+    }
+    let in_order = ended.get(&143).copied().unwrap_or(0) + ended.get(&130).copied().unwrap_or(0);
+    assert!(in_order > 8, "{ended:?}");
+}
+
+#[test]
+fn d09_what_holds_up_the_start_for_ever_holds_up_no_signal() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("model.yaml", script(&[&command("true")]));
+    place.write("held.yaml", "version: 1\ntask: t\ninstructions: [pipe]\n");
+    let pipe = std::ffi::CString::new(place.path("pipe").to_str().unwrap()).unwrap();
+    // SAFETY: a path that ends in a zero.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    let model = ["--model", "scripted/model.yaml"];
+    for (args, most) in [
+        // The run folder is made, and a file is read that is never there to be read.
+        (&["--spec", "held.yaml"][..], 5000),
+        // The task is read from a pipe that nobody closes.
+        (&["-"], 1500),
+    ] {
+        for (name, status, twice) in [("TERM", 143, false), ("INT", 130, true)] {
+            let mut run = Run::exec(&place, &[args, &model].concat());
+            run.command().stdin(Stdio::piped());
+            let mut running = run.start();
+            let _open = running.child.stdin.take();
+            std::thread::sleep(Duration::from_millis(300));
+            let sent = Instant::now();
+            running.signal(name);
+            if twice {
+                std::thread::sleep(Duration::from_millis(100));
+                running.signal(name);
+            }
+            let done = running.wait(Duration::from_secs(6));
+            let took = sent.elapsed().as_millis();
+            assert!(took < if twice { 1000 } else { most }, "{args:?}: {took} ms");
+            assert_eq!(done.status, status, "{args:?}: {}", done.stderr);
+            eventually("nothing is left alive", || at_work_in(&place).is_empty());
+            if !twice {
+                done.assert(status, "interrupted", "interrupted");
+                assert!(done.stderr.contains("before it began"), "{}", done.stderr);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_signal_that_is_sent_twice_at_once_is_one() {
+    let place = Sandboxed::with_policy(POLICY);
+    place.write("model.yaml", script(&[&command("sleep 300.63")]));
+    let running = Run::exec(&place, &MODEL).start();
+    eventually("the command runs", || !alive("sleep 300.63").is_empty());
+    // As `timeout` does: to the process, and to its group.
+    running.signal("TERM");
+    running.signal("TERM");
+    let done = running.wait(Duration::from_secs(5));
+    done.assert(143, "interrupted", "interrupted");
+    done.assert_artifacts_agree();
+}
+
+#[test]
+fn a_command_that_is_no_run_keeps_what_signals_did_before() {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    for ignored in [false, true] {
+        let place = Sandboxed::with_policy(POLICY);
+        place.write("model.yaml", script(&[&command("sleep 300.64")]));
+        let running = Run::exec(&place, &MODEL).start();
+        eventually("the command runs", || !alive("sleep 300.64").is_empty());
+        // It follows the run for as long as that goes on.
+        let mut show = Run::new(&place, &["rollout", "show", "latest", "--follow"]);
+        // SAFETY: one system call between fork and exec.
+        unsafe {
+            show.command().pre_exec(move || {
+                if ignored {
+                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                }
+                Ok(())
+            });
+        }
+        let mut show = show.start();
+        std::thread::sleep(Duration::from_millis(500));
+        show.signal("HUP");
+        std::thread::sleep(Duration::from_millis(300));
+        let ended = show.child.try_wait().unwrap();
+        assert_eq!(ended.is_none(), ignored, "{ended:?}");
+        if let Some(status) = ended {
+            assert_eq!(status.signal(), Some(libc::SIGHUP));
+        }
+        running.signal("TERM");
+        running.wait(Duration::from_secs(5)).assert(143, "interrupted", "interrupted");
+        if ignored {
+            let done = show.wait(Duration::from_secs(10));
+            assert_eq!(done.status, 0, "{}", done.stderr);
+        }
     }
 }

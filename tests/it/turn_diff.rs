@@ -290,6 +290,7 @@ fn d105_a_checkout_of_another_owner_has_its_diff() {
     assert_eq!(result["digests"]["end_tree"], end.trim());
 }
 
+/// The full size is in `.ci/parts/huge.sh`.
 #[test]
 fn d107_a_huge_tree_delays_neither_the_first_request_nor_the_truth() {
     let place = with_scripts();

@@ -54,8 +54,11 @@ fn a_run_that_failed_says_why_and_what_now() {
         event(EventMsg::VerifyDone {
             attempt: 2,
             name: "tests".into(),
+            argv: vec!["cargo test".into()],
             passed: false,
             exit_code: None,
+            timed_out: true,
+            output_tail: "slow".into(),
             duration_ms: 61_000,
         }),
         event(EventMsg::TurnEnded { summary: Box::default(), turn: "t".into(), end }),

@@ -5,12 +5,16 @@
 //! settings that say what bytes and modes mean come along; hooks, filters, remotes, credentials and
 //! logs do not.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-use super::make::copy_objects;
-use super::{GitPlace, ObjectFormat, read_bounded};
+use super::packing::{self, Loose};
+use super::{GitPlace, ObjectFormat, Oid, read_bounded};
+use crate::workspace::copy::copy_bytes;
+use crate::workspace::parallel::Crew;
 
 const SMALL: u64 = 16 << 20;
 const INDEX: u64 = 1 << 30;
@@ -29,7 +33,7 @@ const DATA: [&str; 7] = [
 ];
 
 /// Makes `.git` in `to`, a folder without one.
-pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
+pub(crate) fn copy_repository(place: &GitPlace, to: &Path, crew: &Crew<'_>) -> io::Result<()> {
     let git = to.join(".git");
     // Not with what is above it: a copy that is gone meanwhile is not made again.
     fs::create_dir(&git)?;
@@ -38,7 +42,7 @@ pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
     }
     let config = read_bounded(&place.common_dir.join("config"), SMALL).unwrap_or_default();
     fs::write(git.join("config"), config_of(place, &config))?;
-    copy_objects(&place.common_dir.join("objects"), &git.join("objects"))?;
+    copy_objects(&place.common_dir.join("objects"), &git.join("objects"), place.format(), crew)?;
     copy_refs(&place.common_dir.join("refs"), &git.join("refs"), 0)?;
     if place.settings.reftable {
         copy_refs(&place.common_dir.join("reftable"), &git.join("reftable"), 0)?;
@@ -56,6 +60,54 @@ pub fn copy_repository(place: &GitPlace, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Loose objects and packs, and where the rest of them is to be found. Small loose objects become a
+/// pack.
+pub(super) fn copy_objects(
+    from: &Path,
+    to: &Path,
+    format: ObjectFormat,
+    crew: &Crew<'_>,
+) -> io::Result<()> {
+    let mut files = Vec::new();
+    let mut loose = Vec::new();
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let fan = name.len() == 2 && name.as_bytes().iter().all(u8::is_ascii_hexdigit);
+        if !(fan || name == "pack" || name == "info") || !entry.file_type()?.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(entry.path())? {
+            let file = file?;
+            if !file.file_type()?.is_file() {
+                continue;
+            }
+            let hex = [name.as_bytes(), file.file_name().as_bytes()].concat();
+            match Oid::from_hex(&hex).filter(|oid| fan && oid.format() == format) {
+                Some(oid) => loose.push(Loose { file: file.path(), oid }),
+                None => files.push(file.path()),
+            }
+        }
+    }
+    let left = packing::pack(loose, &to.join("pack"), format, crew)?;
+    files.extend(left.into_iter().map(|loose| loose.file));
+    let copy = |buffer: &mut Vec<u8>, path: &PathBuf| -> io::Result<()> {
+        let target = to.join(path.strip_prefix(from).map_err(io::Error::other)?);
+        if let Some(folder) = target.parent()
+            && let Err(error) = fs::create_dir(folder)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(error);
+        }
+        let mut file = File::open(path)?;
+        let meta = file.metadata()?;
+        let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target)?;
+        copy_bytes(&mut file, meta.len(), &mut to, buffer)?;
+        to.set_permissions(meta.permissions())
+    };
+    crew.each(&files, Vec::new, copy, |error| error)
 }
 
 /// A regular file, where there is one.

@@ -13,15 +13,18 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use thiserror::Error;
 
+use super::copy::copy_objects;
 use super::index::{GITLINK, LINK};
 use super::objects::Objects;
 use super::oid::checksum;
 use super::tree::{self, TreeFile};
 use super::{GitPlace, ObjectFormat, Oid};
 use crate::diff::{Mode, TreeEntry, apply};
+use crate::workspace::parallel::Crew;
 
 const FILE_LIMIT: u64 = 256 << 20;
 
@@ -192,7 +195,13 @@ impl Maker<'_> {
                 fs::create_dir_all(git.join(folder))?;
             }
             fs::write(git.join("config"), config)?;
-            copy_objects(&place.common_dir.join("objects"), &git.join("objects"))?;
+            let crew = Crew { threads: 2, stopped: &AtomicBool::new(false) };
+            copy_objects(
+                &place.common_dir.join("objects"),
+                &git.join("objects"),
+                place.format(),
+                &crew,
+            )?;
             let hex = format!("{}\n", commit.hex());
             match branch.filter(plain) {
                 Some(branch) => {
@@ -209,27 +218,6 @@ impl Maker<'_> {
         };
         write().map_err(|error| MakeError::Io(git.clone(), error))
     }
-}
-
-/// Loose objects and packs, and where the rest of them is to be found.
-pub(super) fn copy_objects(from: &Path, to: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let folder = to.join(&name);
-        let loose = name.len() == 2 && name.as_bytes().iter().all(u8::is_ascii_hexdigit);
-        if !(loose || name == "pack" || name == "info") || !entry.file_type()?.is_dir() {
-            continue;
-        }
-        fs::create_dir_all(&folder)?;
-        for file in fs::read_dir(entry.path())? {
-            let file = file?;
-            if file.file_type()?.is_file() {
-                fs::copy(file.path(), folder.join(file.file_name()))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// An index, version 2, that has seen none of the files: git looks at each once and compares.

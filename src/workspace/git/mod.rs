@@ -11,11 +11,12 @@ mod make;
 pub(crate) mod objects;
 mod oid;
 mod pack;
+mod packing;
 mod place;
 pub(crate) mod tree;
 pub(crate) mod watch;
 
-pub use copy::copy_repository;
+pub(crate) use copy::copy_repository;
 pub use make::{MakeError, make_start};
 pub use oid::{ObjectFormat, Oid};
 pub(crate) use place::head_of_nested;

@@ -158,23 +158,33 @@ fn inflate_loose(file: std::fs::File, oid: &Oid, limit: u64) -> Result<Object, O
         .take(limit.saturating_add(HEADER))
         .read_to_end(&mut bytes)
         .map_err(|error| ObjectError::Io(*oid, error))?;
-    let nul = bytes.iter().position(|byte| *byte == 0).ok_or(damaged("no header"))?;
-    let header = bytes.get(..nul).unwrap_or_default();
-    let space = header.iter().position(|byte| *byte == b' ').ok_or(damaged("no header"))?;
-    let (kind, size) = header.split_at(space);
-    let kind = Kind::of(kind).ok_or(damaged("an unknown kind"))?;
-    let size: u64 = std::str::from_utf8(size.get(1..).unwrap_or_default())
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or(damaged("no size"))?;
+    let (kind, size, at) = loose_header(&bytes).map_err(damaged)?;
     if size > limit {
         return Err(ObjectError::TooLarge(*oid, limit));
     }
-    bytes.drain(..=nul);
+    bytes.drain(..at);
     if bytes.len() as u64 != size {
         return Err(damaged("its size is wrong"));
     }
     Ok(Object { kind, bytes })
+}
+
+/// Kind and size that a loose object begins with, and where its content does.
+fn loose_header(bytes: &[u8]) -> Result<(Kind, u64, usize), &'static str> {
+    let nul = bytes.iter().position(|byte| *byte == 0).ok_or("no header")?;
+    let header = bytes.get(..nul).unwrap_or_default();
+    let space = header.iter().position(|byte| *byte == b' ').ok_or("no header")?;
+    let (kind, size) = header.split_at(space);
+    let kind = Kind::of(kind).ok_or("an unknown kind")?;
+    let size = std::str::from_utf8(size.get(1..).unwrap_or_default()).ok();
+    let size = size.and_then(|text| text.parse().ok()).ok_or("no size")?;
+    Ok((kind, size, nul + 1))
+}
+
+/// The kind of a whole loose object, inflated, and where its content begins.
+pub(super) fn split_loose(bytes: &[u8]) -> Option<(Kind, usize)> {
+    let (kind, size, at) = loose_header(bytes).ok()?;
+    (bytes.len() as u64 == size.checked_add(at as u64)?).then_some((kind, at))
 }
 
 fn open_packs(folder: &Path, format: ObjectFormat, packs: &mut Vec<Pack>) {

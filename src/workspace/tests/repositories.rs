@@ -417,3 +417,65 @@ fn shell_and_patch_together_make_the_tree_that_git_sees() {
         round_trip(&scene, &changes);
     }
 }
+
+/// Every object of a repository as git names it, one per line.
+fn every_object(folder: &Path) -> String {
+    let check = "--batch-check=%(objectname) %(objecttype) %(objectsize)";
+    git_in(folder, &["cat-file", "--batch-all-objects", check])
+}
+
+#[test]
+fn loose_objects_of_a_copy_are_one_pack_and_nothing_of_them_is_lost_or_mended() {
+    for format in ["sha1", "sha256"] {
+        let scene = Scene::plain();
+        scene.run_git(&["init", "-q", "-b", "main", &format!("--object-format={format}")]);
+        for n in 0..150u32 {
+            // Empty, tiny, and some that fill more than a few bytes of their length.
+            scene.write(&format!("d{}/f{n}", n % 7), format!("{n}\n").repeat((n * n) as usize));
+        }
+        let mut random = 1u64;
+        let noise = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as u8
+        });
+        // Larger than what is packed: as it lies, and as it is inside.
+        scene.write("noise", noise.take(40_000).collect::<Vec<u8>>());
+        scene.write("long", "long\n".repeat(100_000));
+        scene.commit_all();
+        scene.run_git(&["-c", "user.name=a", "-c", "user.email=a@b", "tag", "-a", "-m", "t", "v1"]);
+        let before = every_object(&scene.root);
+        let damaged = scene.run_git(&["rev-parse", "HEAD:d3/f3"]);
+        let damaged = format!(".git/objects/{}/{}", &damaged[..2], &damaged[2..]);
+        let whole = scene.bytes(&damaged).expect("a loose object");
+        scene.chmod(&damaged, 0o644);
+        for (round, bytes) in [whole.clone(), b"not an object".to_vec()].into_iter().enumerate() {
+            scene.write(&damaged, &bytes);
+            let to = tempfile::tempdir().expect("a folder");
+            scene.open().copy_to(to.path(), &Default::default()).expect("copies");
+            let at = |name: &str| to.path().join(name);
+            let listed = |name: &str| std::fs::read_dir(at(name)).expect("lists").count();
+            assert_eq!(listed(".git/objects/pack"), 2, "{format}: a pack and its index");
+            assert!(listed(".git/objects") < 8, "{format}: few folders are left");
+            if round == 0 {
+                assert_eq!(every_object(to.path()), before, "{format}");
+                git_in(to.path(), &["fsck", "--full", "--strict"]);
+                assert_eq!(git_in(to.path(), &["status", "--porcelain"]), "");
+                git_in(to.path(), &["index-pack", "--verify", &pack_of(to.path())]);
+            } else {
+                let same = std::fs::read(at(&damaged)).expect("it is there, as it was");
+                assert_eq!(same, bytes, "{format}");
+            }
+            for name in ["noise", "long"] {
+                let oid = scene.run_git(&["rev-parse", &format!("HEAD:{name}")]);
+                let file = format!(".git/objects/{}/{}", &oid[..2], &oid[2..]);
+                assert_eq!(std::fs::read(at(&file)).ok(), scene.bytes(&file), "{format}: {name}");
+            }
+        }
+    }
+}
+
+fn pack_of(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder.join(".git/objects/pack")).expect("lists").flatten();
+    let mut names = entries.map(|entry| entry.path().display().to_string());
+    names.find(|name| name.ends_with(".pack")).expect("a pack")
+}

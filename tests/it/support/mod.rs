@@ -375,6 +375,16 @@ pub fn alive(mark: &str) -> Vec<i32> {
     found
 }
 
+/// Processes that were started in this place: its runs, and their launchers and commands.
+pub fn at_work_in(place: &Sandboxed) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let inside = entries.filter(|entry| {
+        let cwd = fs::read_link(entry.path().join("cwd"));
+        cwd.is_ok_and(|cwd| cwd.starts_with(place.path("")))
+    });
+    inside.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// Waits until `holds`, or fails.
 #[track_caller]
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
