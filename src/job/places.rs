@@ -103,7 +103,7 @@ fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput) {
             }
         }
     }
-    let wide: Vec<FilePattern> = files
+    let mut wide: Vec<FilePattern> = files
         .protect
         .iter()
         .filter(|pattern| !pattern.literal && !pattern.whole_folder)
@@ -112,7 +112,23 @@ fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput) {
             false => pattern.clone(),
         })
         .collect();
-    places.extend(Found::of(&wide.iter().collect::<Vec<_>>()).places);
+    // Where nothing can be written, nothing has to be found.
+    wide.retain(|pattern| {
+        let reaches =
+            |root: &PathBuf| root.starts_with(&pattern.base) || pattern.base.starts_with(root);
+        input.write.iter().any(reaches)
+    });
+    let found = Found::of(&wide.iter().collect::<Vec<_>>());
+    places.extend(found.places);
+    let (ours, named): (Vec<_>, Vec<_>) = wide
+        .iter()
+        .filter(|pattern| found.in_part.contains(&pattern.text))
+        .partition(|pattern| is_ours(pattern));
+    let texts = |patterns: Vec<&FilePattern>| -> Vec<String> {
+        patterns.into_iter().map(|pattern| pattern.text.clone()).collect()
+    };
+    input.protected_in_part = texts(named);
+    input.default_protected_in_part = texts(ours);
     let writable = |path: &PathBuf| input.write.iter().any(|root| path.starts_with(root));
     // A file that a write rule names letter by letter may be written though it is agent configuration.
     // A pattern for all that is in a folder does not speak of the folder itself.

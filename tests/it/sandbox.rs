@@ -255,6 +255,30 @@ fn what_is_only_undone_needs_the_policys_word() {
 }
 
 #[test]
+fn protected_places_beyond_those_that_are_looked_at_are_not_passed_over_in_silence() {
+    for (set, status) in [("require", 20), ("best-effort", 0)] {
+        let text = policy(SETS[0], "")
+            .replace("write: [\"**\"]", "write: [\"**\"]\n  protect: [\"**/*.lock\"]")
+            .replace("mode: require", &format!("mode: {set}"));
+        let place = place(&text, &[("a.sh", "true\n")]);
+        for number in 0..201 {
+            place.write(&format!("ws/{number}.lock"), "locked\n");
+        }
+        let done = run(&place, &MODEL).finish();
+        assert_eq!(done.status, status, "{}", done.stderr);
+        let told = "**/*.lock finds more than is looked at";
+        if status == 0 {
+            let held = grade(&done, "files.protect (in part)");
+            assert_eq!(held["held"], "not_held", "{held}");
+            assert!(held["by"].as_str().unwrap().starts_with(told), "{held}");
+        } else {
+            assert!(done.stderr.contains("files.protect (in part) is not held"), "{}", done.stderr);
+            assert!(done.stderr.contains(told), "{}", done.stderr);
+        }
+    }
+}
+
+#[test]
 fn d47_d48_without_namespaces_the_floor_holds_and_says_why_they_are_not_there() {
     for call in [libc::SYS_unshare, libc::SYS_open_tree, libc::SYS_mount_setattr] {
         let place =

@@ -138,6 +138,10 @@ pub struct PlanInput {
     pub held: Vec<PathBuf>,
     /// The operator's policy names some of them.
     pub protects_by_name: bool,
+    /// Patterns of the operator's policy that find more places than are looked at.
+    pub protected_in_part: Vec<String>,
+    /// The same of patterns of ours.
+    pub default_protected_in_part: Vec<String>,
     pub switches: Switches,
     pub limits: Limits,
     /// The runner hears what Landlock refuses.
@@ -331,6 +335,18 @@ impl Plan {
                 by: by.into(),
                 required: self.input.protects_by_name,
             });
+        }
+        let in_part =
+            [(&self.input.protected_in_part, true), (&self.input.default_protected_in_part, false)];
+        for (patterns, required) in in_part.into_iter().filter(|(patterns, _)| !patterns.is_empty())
+        {
+            let by = format!(
+                "{} finds more than is looked at: places beyond that are held in tools and judged \
+                 commands, not in what commands start; name fewer files, or folders as a whole",
+                patterns.join(", ")
+            );
+            let clause = "files.protect (in part)".into();
+            grades.push(Grade { clause, held: Held::NotHeld, by, required });
         }
         if !absent.is_empty() {
             grades.push(Grade {
