@@ -18,6 +18,8 @@ pub struct RunFolder {
     pub scratch: PathBuf,
     /// The same for hooks, which share nothing with the commands of the model; made where there are any.
     pub hooks: PathBuf,
+    /// The same for checks.
+    pub checks: PathBuf,
     /// Start contents of files, kept for the Turn diff; removed at the end.
     pub store: PathBuf,
     /// The copy that the Turn works on with `isolate: copy`; removed at the end.
@@ -65,6 +67,7 @@ impl RunFolder {
                 store: make("store")?,
                 copy: make("copy")?,
                 hooks: base.join("hooks").join(id.as_str()),
+                checks: base.join("checks").join(id.as_str()),
                 logs: None,
                 id: id.clone(),
             };
@@ -74,17 +77,6 @@ impl RunFolder {
             Ok(folder)
         };
         made().map_err(|error| error.to_string())
-    }
-
-    /// Makes the scratch of hooks.
-    pub fn make_hook_scratch(&self) -> io::Result<()> {
-        if let Some(parent) = self.hooks.parent() {
-            private_folder(parent)?;
-        }
-        for path in [self.hooks.clone(), self.hooks.join("home"), self.hooks.join("tmp")] {
-            DirBuilder::new().mode(0o700).create(path)?;
-        }
-        Ok(())
     }
 
     /// Points `latest` at this run. Best effort: a run is no worse without it.
@@ -102,7 +94,7 @@ impl RunFolder {
     /// one was to go on in, is not its own: it stays for the next one that goes on.
     pub fn discard(&self) {
         let own_copy = self.copy.file_name().is_some_and(|name| name == self.id.as_str());
-        for path in [&self.scratch, &self.hooks, &self.store, &self.dir] {
+        for path in [&self.scratch, &self.hooks, &self.checks, &self.store, &self.dir] {
             remove_tree(path);
         }
         if own_copy {
@@ -112,10 +104,24 @@ impl RunFolder {
 
     /// Removes what only this run's processes needed.
     pub fn remove_working_folders(&self) {
-        for path in [&self.scratch, &self.hooks, &self.store, &self.copy] {
+        for path in [&self.scratch, &self.hooks, &self.checks, &self.store, &self.copy] {
             remove_tree(path);
         }
     }
+}
+
+/// Makes a scratch for commands of the operator's.
+pub(super) fn make_scratch(path: &Path) -> Result<(), String> {
+    let make = || -> io::Result<()> {
+        if let Some(parent) = path.parent() {
+            private_folder(parent)?;
+        }
+        for path in [path.to_owned(), path.join("home"), path.join("tmp")] {
+            DirBuilder::new().mode(0o700).create(path)?;
+        }
+        Ok(())
+    };
+    make().map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Removes a folder of ours with all that commands left in it.

@@ -1,6 +1,6 @@
 //! The hooks of a run: from the settings to a door, with the files that their commands name.
 
-use super::folder::RunFolder;
+use super::folder::{RunFolder, make_scratch};
 use super::prepare::Refusal;
 use crate::exec::{Beside, Environment, Executor};
 use crate::hooks::{Hook, Hooks, Runner, matches};
@@ -46,8 +46,8 @@ pub(super) fn open(settings: &Settings, with: Surroundings<'_>) -> Result<Hooks,
         return Ok(Hooks::default());
     }
     let root = with.policy.workspace();
-    with.folder.make_hook_scratch().map_err(|error| {
-        let text = format!("no scratch for hooks: {}: {error}", with.folder.hooks.display());
+    make_scratch(&with.folder.hooks).map_err(|why| {
+        let text = format!("no scratch for hooks: {why}");
         Box::new(Outcome::new(State::Unavailable, "folder.hooks", text).retryable(true))
     })?;
     let own = Beside {

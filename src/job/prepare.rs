@@ -4,7 +4,7 @@
 use super::artifacts::Artifacts;
 use super::assemble::{Made, make};
 use super::container;
-use super::folder::RunFolder;
+use super::folder::{RunFolder, make_scratch};
 use super::hooks;
 use super::isolate;
 use super::logs::RunLogs;
@@ -15,7 +15,7 @@ use crate::clock;
 use crate::context::{self, EnvironmentFacts};
 use crate::exec::sandbox::{Grade, Plan};
 use crate::exec::{
-    Audit, CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers,
+    Audit, Beside, CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers,
 };
 use crate::model::{self, Model, ModelConfig, RetryPolicy};
 use crate::policy::{Ground, Policy, PolicyFile};
@@ -347,7 +347,8 @@ impl Hands {
         };
         let path = if contained.is_some() { CleanPath::inside() } else { outside.clone() };
         let environment = environment(input, place, &folder.scratch, &path);
-        let own_environment = self::environment(input, place, &folder.hooks, &path);
+        let of_hooks = self::environment(input, place, &folder.hooks, &path);
+        let of_checks = self::environment(input, place, &folder.checks, &path);
         let mut programs = path.folders().to_vec();
         programs.extend(environment.tool_homes().iter().cloned());
         let mut protected = place.ground.protected.clone();
@@ -402,13 +403,19 @@ impl Hands {
         let began_by = input.going.as_ref().map_or("exec", |going| going.kind.as_str());
         let with = hooks::Surroundings {
             executor: &executor,
-            environment: own_environment,
+            environment: of_hooks,
             policy,
             folder,
             masker: masker.clone(),
             began_by,
         };
         let hooks = hooks::open(&input.settings, with)?;
+        let checks = checks(&input.settings, &executor, of_checks, folder)?.map(|checks| {
+            Arc::new(match &logs {
+                Some(logs) => checks.with_logs(Arc::new(logs.clone())),
+                None => checks,
+            })
+        });
         let world = ToolWorld::new(
             place.policy.clone(),
             Arc::new(executor),
@@ -417,8 +424,26 @@ impl Hands {
             limits,
             Arc::new(Mutex::new(workspace)),
         );
-        Ok(Self { world: world.with_hooks(hooks), grades, logs })
+        Ok(Self { world: world.with_hooks(hooks).with_checks(checks), grades, logs })
     }
+}
+
+/// What runs the checks: in the same walls, with a scratch that no command of the model ever wrote. Tools
+/// obey what they find in their home.
+fn checks(
+    settings: &Settings,
+    executor: &Executor,
+    environment: Environment,
+    folder: &RunFolder,
+) -> Result<Option<Executor>, Refusal> {
+    if settings.checks.value.is_empty() {
+        return Ok(None);
+    }
+    make_scratch(&folder.checks)
+        .map_err(|why| unavailable("folder.checks", format!("no scratch for checks: {why}"), ""))?;
+    let scratch = folder.checks.clone();
+    let instead_of = folder.scratch.clone();
+    Ok(Some(executor.beside(Beside { environment, scratch, instead_of, read: Vec::new() })))
 }
 
 fn tool_limits(policy: &Policy) -> ToolLimits {

@@ -221,7 +221,7 @@ impl Going {
         if self.held.is_none() || self.kind == Kind::Fork {
             return;
         }
-        for kind in ["scratch", "hooks", "store", "copy"] {
+        for kind in ["scratch", "hooks", "checks", "store", "copy"] {
             if let Some(path) = self.old_folder(folder, kind).filter(|path| *path != folder.copy) {
                 super::folder::remove_tree(&path);
             }

@@ -40,6 +40,8 @@ impl Default for ToolLimits {
 pub struct ToolWorld {
     pub policy: Arc<Policy>,
     pub executor: Arc<Executor>,
+    /// Runs the operator's checks.
+    pub checks: Arc<Executor>,
     pub facts: Arc<WorldFacts>,
     pub masker: Arc<Masker>,
     pub limits: ToolLimits,
@@ -65,6 +67,7 @@ impl ToolWorld {
         let root = workspace.lock().unwrap_or_else(PoisonError::into_inner).root().to_owned();
         Self {
             policy,
+            checks: executor.clone(),
             executor,
             facts,
             masker,
@@ -79,6 +82,12 @@ impl ToolWorld {
 
     pub fn with_hooks(mut self, hooks: Hooks) -> Self {
         self.hooks = hooks;
+        self
+    }
+
+    /// Where the checks run, if they do not run where commands do.
+    pub fn with_checks(mut self, checks: Option<Arc<Executor>>) -> Self {
+        self.checks = checks.unwrap_or(self.checks);
         self
     }
 

@@ -51,7 +51,7 @@ impl Check {
         let origin = Origin::of(&permit);
         let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
         let start = clock::now();
-        let finished = world.executor.run(permit, limits, cancel).await.map_err(|error| {
+        let finished = world.checks.run(permit, limits, cancel).await.map_err(|error| {
             VerifyFailure::broken(
                 "sandbox.check",
                 format!("the check {:?} could not be started: {error}", self.name),

@@ -279,6 +279,25 @@ fn protected_places_beyond_those_that_are_looked_at_are_not_passed_over_in_silen
 }
 
 #[test]
+fn checks_have_a_home_that_no_command_wrote() {
+    for set in SETS {
+        let text = policy(set, "");
+        let writes = "mkdir -p ~/.cargo; echo evil >~/.cargo/config.toml; echo evil >$TMPDIR/evil; echo $HOME\n";
+        let place = place(&text, &[("a.sh", writes), ("b.sh", "cat ~/.cargo/config.toml\n")]);
+        let check = "! ls ~/.cargo/config.toml $TMPDIR/evil && touch ~/mine && echo $HOME >home";
+        let args = ["--verify", check, "--verify", "test -e ~/mine", MODEL[0], MODEL[1], MODEL[2]];
+        let done = run(&place, &args).finish();
+        assert_eq!(done.status, 0, "{set:?}: {}", done.stderr);
+        assert!(done.outputs()[1].contains("evil"), "commands keep theirs: {}", done.outputs()[1]);
+        for left in ["scratch", "checks"] {
+            let left = place.path(&format!("home/.local/state/turnkey/{left}"));
+            let count = fs::read_dir(&left).map_or(0, Iterator::count);
+            assert_eq!(count, 0, "{}", left.display());
+        }
+    }
+}
+
+#[test]
 fn d47_d48_without_namespaces_the_floor_holds_and_says_why_they_are_not_there() {
     for call in [libc::SYS_unshare, libc::SYS_open_tree, libc::SYS_mount_setattr] {
         let place =
