@@ -7,21 +7,28 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use turnkey::exec::sandbox::{Layers, Plan, PlanInput, Sandbox, Walls};
 use turnkey::exec::{
-    CleanPath, Environment, EnvironmentInput, Executor, ExecutorConfig, Launchers, ProcessEnd,
-    RunLimits,
+    CleanPath, Environment, EnvironmentInput, ExecError, Executor, ExecutorConfig, Finished,
+    Launchers, ProcessEnd, RunLimits,
 };
 use turnkey::policy::{Attributes, ExecPermit, Network};
 
-struct Place {
+pub const LIMITS: RunLimits = RunLimits { timeout: Duration::from_secs(20), output: 64 * 1024 };
+
+pub struct Place {
     dir: tempfile::TempDir,
-    executor: Executor,
-    runtime: tokio::runtime::Runtime,
+    pub executor: Executor,
+    pub runtime: tokio::runtime::Runtime,
 }
 
 impl Place {
     /// A workspace with a folder `open`, a file `single` that may be written, and `open/kept`, which is
     /// protected, whether or not it is there.
-    fn new(layers: Layers, in_tmp: bool) -> Self {
+    pub fn new(layers: Layers, in_tmp: bool) -> Self {
+        Self::with(layers, in_tmp, |_, _| {})
+    }
+
+    /// The same with a plan that was changed, of a workspace.
+    pub fn with(layers: Layers, in_tmp: bool, change: fn(&mut PlanInput, &Path)) -> Self {
         let base = if in_tmp { "/tmp" } else { env!("CARGO_TARGET_TMPDIR") };
         let dir = tempfile::tempdir_in(base).unwrap();
         for name in ["work/open", "scratch/home", "scratch/tmp"] {
@@ -31,7 +38,7 @@ impl Place {
         let scratch = dir.path().join("scratch");
         let work = dir.path().join("work");
         let path = CleanPath::new(Some("/usr/local/bin:/usr/bin:/bin"), &|_| false);
-        let input = PlanInput {
+        let mut input = PlanInput {
             write: vec![work.join("open"), work.join("single")],
             // Each file for itself: what is brought along into a /tmp of the command's own.
             read: if in_tmp { vec![work.join("single")] } else { vec![work.clone()] },
@@ -40,6 +47,7 @@ impl Place {
             protected_inside: vec![work.join("open/kept")],
             ..PlanInput::default()
         };
+        change(&mut input, &work);
         let sandbox: Arc<dyn Sandbox> =
             Arc::new(Walls::new(Plan::new(input), layers, Vec::new(), Vec::new()));
         let environment =
@@ -50,30 +58,39 @@ impl Place {
         Self { dir, executor: Executor::new(config), runtime }
     }
 
-    fn work(&self) -> PathBuf {
+    pub fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }
 
     /// Runs a script and gives its exit code and output; the next launcher is ready when it returns.
-    fn run(&self, script: &str) -> (i32, String) {
-        let permit = ExecPermit::operator(
-            "test",
-            script,
-            self.work(),
-            Attributes { network: Network::None, ..Attributes::default() },
-        );
-        let limits = RunLimits { timeout: Duration::from_secs(20), output: 64 * 1024 };
-        let cancel = CancellationToken::new();
-        let done = self.runtime.block_on(self.executor.run(permit, limits, &cancel)).unwrap();
-        // As while a model is asked.
-        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
+    pub fn run(&self, script: &str) -> (i32, String) {
+        let done = self.try_run(script).unwrap();
         match done.end {
             ProcessEnd::Exited(code) => (code, done.output.text),
             end => panic!("{end:?}: {}", done.output.text),
         }
     }
 
-    fn holds(&self, script: &str) -> String {
+    pub fn permit(&self, script: &str) -> ExecPermit {
+        let attributes = Attributes { network: Network::None, ..Attributes::default() };
+        ExecPermit::operator("test", script, self.work(), attributes)
+    }
+
+    pub fn try_run(&self, script: &str) -> Result<Finished, ExecError> {
+        let cancel = CancellationToken::new();
+        let run = self.executor.run(self.permit(script), LIMITS, &cancel);
+        let done = self.runtime.block_on(run);
+        self.rest(200);
+        done
+    }
+
+    /// As while a model is asked.
+    pub fn rest(&self, milliseconds: u64) {
+        let rest = Duration::from_millis(milliseconds);
+        self.runtime.block_on(async { tokio::time::sleep(rest).await });
+    }
+
+    pub fn holds(&self, script: &str) -> String {
         let (code, text) = self.run(script);
         assert_eq!(code, 0, "{script}: {text}");
         text
@@ -81,7 +98,7 @@ impl Place {
 }
 
 /// The layer sets of this machine. The floor always; a machine without namespaces says so.
-fn each_layer_set(check: impl Fn(Layers)) {
+pub fn each_layer_set(check: impl Fn(Layers)) {
     check(Layers::FLOOR);
     if crate::sandbox::has_namespaces() {
         check(Layers::ALL);
@@ -100,25 +117,30 @@ fn the_launcher_that_got_ready_is_the_one_that_is_used() {
     place.holds("true");
     let ready = launchers();
     let used = place.holds("echo $PPID");
-    assert!(ready.iter().any(|pid| *pid == used.trim()), "{used} is none of {ready:?}");
+    assert!(ready.contains(&used.trim().parse().unwrap()), "{used} is none of {ready:?}");
     // After a change that matters it is another one.
     let ready = launchers();
     replace(&place.work().join("single"), "two\n");
     let used = place.holds("echo $PPID");
-    assert!(ready.iter().all(|pid| *pid != used.trim()), "{used} is one of {ready:?}");
+    assert!(!ready.contains(&used.trim().parse().unwrap()), "{used} is one of {ready:?}");
 }
 
 /// The launchers: children of what this thread started.
-fn launchers() -> Vec<String> {
-    children(Path::new("/proc/thread-self/children"))
-        .iter()
-        .flat_map(|pid| children(Path::new(&format!("/proc/{pid}/task/{pid}/children"))))
-        .collect()
+fn launchers() -> Vec<i32> {
+    starters().into_iter().flat_map(children_of).collect()
 }
 
-fn children(list: &Path) -> Vec<String> {
+pub fn starters() -> Vec<i32> {
+    children(Path::new("/proc/thread-self/children"))
+}
+
+pub fn children_of(pid: i32) -> Vec<i32> {
+    children(Path::new(&format!("/proc/{pid}/task/{pid}/children")))
+}
+
+fn children(list: &Path) -> Vec<i32> {
     let list = std::fs::read_to_string(list).unwrap_or_default();
-    list.split_ascii_whitespace().map(str::to_owned).collect()
+    list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[test]

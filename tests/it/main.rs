@@ -25,6 +25,7 @@ mod sandbox;
 mod scenario;
 mod session;
 mod signals;
+mod starter;
 mod support;
 mod turn_diff;
 mod wire;
