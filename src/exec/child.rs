@@ -227,7 +227,7 @@ fn child(
     if let Err(error) = std::env::set_current_dir(&order.cwd) {
         return Some(failed(&order.cwd.display(), &error));
     }
-    close_everything_else();
+    close_everything_else(true);
     if let Err(error) = errors.write_all(ABOUT_TO_EXEC) {
         return Some(failed(&"the launcher", &error));
     }
@@ -309,23 +309,23 @@ unsafe fn reset_signals() {
     }
 }
 
-/// Every descriptor but the three standard ones closes on exec (the error pipe among them).
-fn close_everything_else() {
+/// Closes every descriptor but the three standard ones, now or on exec (the error pipe among them).
+pub(super) fn close_everything_else(on_exec: bool) {
     const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
-    // SAFETY: marks descriptors of this process only.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            3 as libc::c_uint,
-            libc::c_uint::MAX,
-            CLOSE_RANGE_CLOEXEC,
-        )
-    };
+    let how = if on_exec { CLOSE_RANGE_CLOEXEC } else { 0 };
+    // SAFETY: closes or marks descriptors of this process that nobody owns in here.
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, how) };
     if done != 0 {
         // Kernels before 5.11: one by one.
         for fd in 3..4096 {
-            // SAFETY: fcntl on a descriptor that may not exist answers EBADF.
-            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+            // SAFETY: as above; one that does not exist answers EBADF.
+            unsafe {
+                match on_exec {
+                    true => libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC),
+                    false => libc::close(fd),
+                }
+            };
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The process that launchers are forked from. Small, with one thread, and nothing of the runner's in it.
 
-use super::child::check;
+use super::child::{self, check};
 use super::launcher::{self, Streams};
 use super::tree;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -27,6 +27,9 @@ const GOING_MS: u64 = tree::KILL_PATIENCE_MS + launcher::AFTERWARDS_MS + 2_000;
 fn serve(socket: OwnedFd) -> io::Result<()> {
     // SAFETY: asks for a number.
     let runner = unsafe { libc::getppid() };
+    // What the runner itself was given and does not close on exec: whoever is at its other end is to see
+    // it close with the runner.
+    child::close_everything_else(false);
     // No folder of the machine is held by it.
     std::env::set_current_dir("/")?;
     #[cfg(target_os = "linux")]

@@ -138,6 +138,17 @@ pub fn children_of(pid: i32) -> Vec<i32> {
     children(Path::new(&format!("/proc/{pid}/task/{pid}/children")))
 }
 
+/// Everything below a process.
+pub fn below(pid: i32) -> Vec<i32> {
+    children_of(pid).into_iter().flat_map(|pid| [vec![pid], below(pid)].concat()).collect()
+}
+
+/// Whether it lives. A zombie does not: nothing of it runs.
+pub fn is_there(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
 fn children(list: &Path) -> Vec<i32> {
     let list = std::fs::read_to_string(list).unwrap_or_default();
     list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
@@ -184,4 +195,116 @@ fn what_is_protected_and_came_meanwhile_is_read_only_for_the_next_command() {
     // Gone: as a new launcher would have it, nothing is there to be covered.
     std::fs::remove_file(&kept).unwrap();
     place.holds("echo mine >open/kept");
+}
+
+pub const NAMESPACES: Layers = Layers { landlock: false, seccomp: false, namespaces: true };
+
+/// The sets with namespaces, as far as this machine has them.
+fn each_with_namespaces(check: impl Fn(Layers)) {
+    if crate::sandbox::has_namespaces() {
+        check(Layers::ALL);
+        check(NAMESPACES);
+    }
+}
+
+/// Deletes a file and makes another in its place, which most file systems give the same number.
+fn make_again(path: &Path, text: &str) {
+    use std::os::unix::fs::MetadataExt;
+    let number = || std::fs::metadata(path).unwrap().ino();
+    let before = number();
+    std::fs::remove_file(path).unwrap();
+    std::fs::write(path, text).unwrap();
+    println!("{}: {before}, then {}", path.display(), number());
+}
+
+#[test]
+fn a_file_that_was_deleted_and_made_again_is_the_new_one_even_with_its_old_number() {
+    let check = |layers: Layers| {
+        let place = Place::with(layers, false, |input, work| {
+            input.hidden = vec![work.join("open/secret")];
+            std::fs::write(work.join("open/secret"), "key\n").unwrap();
+        });
+        let (single, secret) = (place.work().join("single"), place.work().join("open/secret"));
+        place.holds("true");
+        for text in ["two\n", "three\n"] {
+            make_again(&single, text);
+            assert_eq!(place.holds("cat single && echo more >>single"), text, "{layers:?}");
+            assert_eq!(std::fs::read_to_string(&single).unwrap(), format!("{text}more\n"));
+            if layers.namespaces {
+                make_again(&secret, "another\n");
+                let (code, text) = place.run("cat open/secret");
+                assert!(code != 0 && !text.contains("another"), "{layers:?}: {text}");
+            }
+        }
+    };
+    check(Layers::FLOOR);
+    each_with_namespaces(check);
+}
+
+#[test]
+fn a_folder_that_was_writable_for_its_many_files_is_not_when_they_became_fewer() {
+    each_with_namespaces(|layers| {
+        let place = Place::with(layers, false, |input, work| {
+            let many = work.join("many");
+            std::fs::create_dir(&many).unwrap();
+            input.write = (0..65).map(|number| many.join(number.to_string())).collect();
+            input.write.iter().for_each(|file| std::fs::write(file, "").unwrap());
+        });
+        place.holds("echo a >many/3");
+        for number in 10..40 {
+            std::fs::remove_file(place.work().join(format!("many/{number}"))).unwrap();
+        }
+        let (code, text) = place.run("echo b >many/new");
+        assert!(code != 0 && !place.work().join("many/new").exists(), "{layers:?}: {text}");
+        place.holds("echo c >many/3");
+    });
+}
+
+#[test]
+fn what_is_protected_stays_so_when_it_changed_places_with_what_is_not() {
+    each_with_namespaces(|layers| {
+        let place = Place::new(layers, false);
+        let (kept, single) = (place.work().join("open/kept"), place.work().join("single"));
+        std::fs::write(&kept, "mine\n").unwrap();
+        place.holds("true");
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        let here = rustix::fs::CWD;
+        rustix::fs::renameat_with(here, &kept, here, &single, exchange).unwrap();
+        let (code, text) = place.run("echo yours >>open/kept");
+        assert_ne!(code, 0, "{layers:?}: {text}");
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "one\n");
+        assert_eq!(place.holds("cat single; echo yours >>single"), "mine\n");
+    });
+}
+
+#[test]
+fn what_is_protected_behind_a_folder_that_became_a_link_is_covered_where_it_is_now() {
+    each_with_namespaces(|layers| {
+        let place = Place::with(layers, false, |input, work| {
+            input.protected_inside = vec![work.join("open/deep/kept")];
+            std::fs::create_dir_all(work.join("open/deep")).unwrap();
+            std::fs::create_dir_all(work.join("open/other")).unwrap();
+            std::fs::write(work.join("open/other/kept"), "mine\n").unwrap();
+        });
+        place.holds("echo yours >>open/other/kept");
+        place.holds("rmdir open/deep && ln -s other open/deep");
+        let (code, text) = place.run("echo yours >open/deep/kept");
+        assert_ne!(code, 0, "{layers:?}: {text}");
+    });
+}
+
+#[test]
+fn what_is_brought_along_into_an_own_tmp_is_not_replaced_by_what_a_command_put_there() {
+    each_with_namespaces(|layers| {
+        let place = Place::new(layers, true);
+        place.holds("true");
+        place.holds(
+            "d=$(dirname $PWD) && chmod 755 $d && mv $d/work $d/away && mkdir -p $d/work/open && \
+             echo evil >$d/work/single",
+        );
+        assert_eq!(place.holds("cat single && echo more >>single && echo x >open/x"), "one\n");
+        let text = std::fs::read_to_string(place.work().join("single")).unwrap();
+        assert_eq!(text, "one\nmore\n", "{layers:?}");
+        assert!(place.work().join("open/x").exists(), "{layers:?}");
+    });
 }

@@ -26,6 +26,7 @@ mod scenario;
 mod session;
 mod signals;
 mod starter;
+mod starter_ends;
 mod support;
 mod turn_diff;
 mod wire;

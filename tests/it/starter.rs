@@ -1,7 +1,9 @@
 //! The small processes between the runner and its commands: what happens when somebody stops or ends one
 //! of them, what comes through them, and what is left of them.
 
-use super::ahead::{LIMITS, Place, children_of, each_layer_set, starters};
+use super::ahead::{
+    LIMITS, NAMESPACES, Place, below, children_of, each_layer_set, is_there, starters,
+};
 use super::support::eventually;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -11,17 +13,6 @@ use turnkey::exec::{ProcessEnd, Wiring};
 fn signal(pid: i32, signal: i32) {
     // SAFETY: no pointers; a process that these tests started and that is not reaped yet.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{}", std::io::Error::last_os_error());
-}
-
-fn is_there(pid: i32) -> bool {
-    // A zombie is not: nothing of it runs.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-}
-
-/// Everything below a process.
-fn below(pid: i32) -> Vec<i32> {
-    children_of(pid).into_iter().flat_map(|pid| [vec![pid], below(pid)].concat()).collect()
 }
 
 /// The starter, the launcher that waits and the child that waits in it.
@@ -242,4 +233,55 @@ fn orders_that_cannot_be_carried_out_are_refused_and_the_next_one_runs() {
         assert!(error.contains("open/gone: No such file"), "{error}");
         place.holds("true");
     });
+}
+
+/// Tries to get at every process of ours that it sees, its own launcher and the waiting ones.
+const REACH: &str = r#"python3 -c '
+import ctypes, os, signal, time
+time.sleep(0.2)
+libc = ctypes.CDLL(None, use_errno=True)
+seen = 0
+for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    try: line = open(f"/proc/{pid}/cmdline").read()
+    except OSError: continue
+    if "turnkey-launcher" not in line or pid == os.getpid(): continue
+    seen += 1
+    for name in ["mem", "environ", "maps", "auxv"]:
+        try: open(f"/proc/{pid}/{name}", "rb").close(); print(pid, name)
+        except OSError: pass
+    for name in ["cwd", "root", "exe", "fd/1", "fd/3"]:
+        try: print(pid, name, os.readlink(f"/proc/{pid}/{name}"))
+        except OSError: pass
+    try: print(pid, os.listdir(f"/proc/{pid}/map_files"))
+    except OSError: pass
+    try: os.kill(pid, 0); print(pid, "signal")
+    except OSError: pass
+    if libc.ptrace(16, pid, None, None) == 0: print(pid, "ptrace")
+    fd = libc.syscall(434, pid, 0)
+    if fd >= 0 and libc.syscall(438, fd, 0, 0) >= 0: print(pid, "pidfd_getfd")
+print("seen", seen > 0)
+'"#;
+
+#[test]
+fn nothing_of_the_starter_or_a_launcher_that_waits_is_within_reach_of_a_command() {
+    let check = |layers: Layers| {
+        let place = Place::new(layers, false);
+        place.holds("true");
+        let text = place.holds(REACH);
+        // Landlock (since Linux 6.12) and a process namespace hold signals back, the filter does not.
+        let is_scoped = layers.landlock && turnkey::exec::sandbox::landlock_abi() >= 6;
+        let got: Vec<&str> = text
+            .lines()
+            .filter(|line| is_scoped || !line.ends_with("signal"))
+            .filter(|line| !line.starts_with("seen"))
+            .collect();
+        assert_eq!(got, Vec::<&str>::new(), "{layers:?}");
+        assert!(text.contains("seen True"), "{layers:?}: {text}");
+    };
+    each_layer_set(check);
+    check(Layers { landlock: true, ..Layers::default() });
+    check(Layers { seccomp: true, ..Layers::default() });
+    if crate::sandbox::has_namespaces() {
+        check(NAMESPACES);
+    }
 }
