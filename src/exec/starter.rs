@@ -33,7 +33,12 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     // No folder of the machine is held by it.
     std::env::set_current_dir("/")?;
     #[cfg(target_os = "linux")]
-    super::sandbox::not_dumpable();
+    {
+        super::sandbox::not_dumpable();
+        // Whoever stopped it does not keep it from going with the runner.
+        // SAFETY: prctl with constant arguments.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0) };
+    }
     launcher::become_reaper()?;
     let signals = launcher::block_and_watch_children()?;
     // The number stays taken: what comes below 3 would be in the way of a launcher's own.

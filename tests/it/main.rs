@@ -9,6 +9,7 @@ mod ends;
 mod escape;
 mod exec;
 mod github;
+mod hidden;
 mod hook_ends;
 mod hooks;
 mod killed;

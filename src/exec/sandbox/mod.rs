@@ -173,8 +173,8 @@ impl Hidden {
     }
 
     fn is_moved(&self) -> bool {
-        let now = std::fs::symlink_metadata(&self.path).ok();
-        now.as_ref().and_then(identity) != self.was
+        let now = std::fs::symlink_metadata(&self.path);
+        now.map_or(true, |meta| identity(&meta) != self.was)
     }
 }
 

@@ -268,7 +268,13 @@ fn hide(places: &[Hidden]) -> Result<(), LayerError> {
         Ok((open_place(file)?, open_place(folder)?))
     };
     let (file_fd, folder_fd) = made().map_err(|error| failed("cover", file, error))?;
-    for Hidden { path, was } in places {
+    let is_below =
+        |path: &Path, at: usize| places[..at].iter().any(|outer| path.starts_with(&outer.path));
+    for (at, Hidden { path, was }) in places.iter().enumerate() {
+        // A folder that is covered covers what is in it.
+        if is_below(path, at) {
+            continue;
+        }
         let cover = || -> io::Result<()> {
             let place = open_place(path)?;
             let meta = rustix::fs::fstat(&place)?;
