@@ -10,6 +10,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// How long the child may take for each of its steps. It can be stopped by whoever may signal it, and its
+/// keeper would not see any more that the runner is gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The child's last word before the exec, in front of what it says where that fails.
+const ABOUT_TO_EXEC: &[u8] = b" ";
 
 pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -49,6 +56,8 @@ pub(super) fn prepare(
     };
     let (errors, write) = pipe()?;
     let (channel, theirs) = UnixStream::pair()?;
+    channel.set_read_timeout(Some(PATIENCE))?;
+    channel.set_write_timeout(Some(PATIENCE))?;
     // SAFETY: the launcher has one thread, so the child may run ordinary code.
     let pid = check(unsafe { libc::fork() })?;
     if pid == 0 {
@@ -60,9 +69,10 @@ pub(super) fn prepare(
             }
             Ok(())
         };
-        if let Some(report) = child((setting.input, stdin), &theirs, confine) {
+        let mut errors = std::fs::File::from(write);
+        if let Some(report) = child((setting.input, stdin), &theirs, &mut errors, confine) {
             let bytes = serde_json::to_vec(&report).unwrap_or_default();
-            let _ = io::Write::write_all(&mut std::fs::File::from(write), &bytes);
+            let _ = errors.write_all(&bytes);
         }
         // SAFETY: leaves without running the parent's exit handlers.
         unsafe { libc::_exit(127) }
@@ -119,16 +129,46 @@ impl Ready {
             .channel
             .write_all(&length.to_le_bytes())
             .and_then(|()| self.channel.write_all(frame));
-        let mut bytes = Vec::new();
-        std::fs::File::from(self.errors).read_to_end(&mut bytes)?;
-        if bytes.is_empty() {
+        let said = read_within(self.errors)?;
+        if said.as_deref() == Some(ABOUT_TO_EXEC) {
             return Ok(Ok(self.pid));
         }
         // SAFETY: our own child, not reaped yet.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         tree::reap_blocking(self.pid);
-        Ok(Err(serde_json::from_slice(&bytes)?))
+        let never = |errno: i32, cause: &str| Report::ExecFailed { errno, cause: cause.into() };
+        Ok(Err(match said.as_deref() {
+            Some([]) => never(0, "it was killed before its program ran"),
+            Some(said) => serde_json::from_slice(said)?,
+            None => never(libc::ETIMEDOUT, "it was stopped before its program ran"),
+        }))
     }
+}
+
+/// What comes out of a pipe until it is closed; `None` where that takes too long.
+fn read_within(pipe: OwnedFd) -> io::Result<Option<Vec<u8>>> {
+    let start = crate::clock::now();
+    let mut pipe = std::fs::File::from(pipe);
+    let mut said = Vec::new();
+    loop {
+        let mut ready = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        match unsafe { libc::poll(&raw mut ready, 1, milliseconds_left(start)) } {
+            0 => return Ok(None),
+            1 => {}
+            _ => continue,
+        }
+        let mut chunk = [0u8; 4096];
+        match pipe.read(&mut chunk)? {
+            0 => return Ok(Some(said)),
+            read => said.extend_from_slice(&chunk[..read]),
+        }
+    }
+}
+
+fn milliseconds_left(start: Instant) -> libc::c_int {
+    let passed = crate::clock::now().saturating_duration_since(start);
+    libc::c_int::try_from(PATIENCE.saturating_sub(passed).as_millis()).unwrap_or(libc::c_int::MAX)
 }
 
 /// The rest of a frame, whose length has been read.
@@ -165,6 +205,7 @@ fn exec_words(order: &Order) -> Option<ExecWords> {
 fn child(
     input: (Input, Option<&OwnedFd>),
     mut channel: &UnixStream,
+    errors: &mut impl Write,
     confine: impl FnOnce() -> Result<(), Report>,
 ) -> Option<Report> {
     if let Err(report) = settle(input).and_then(|()| confine()) {
@@ -186,7 +227,10 @@ fn child(
     if let Err(error) = std::env::set_current_dir(&order.cwd) {
         return Some(failed(&order.cwd.display(), &error));
     }
-    close_everything_else();
+    close_everything_else(true);
+    if let Err(error) = errors.write_all(ABOUT_TO_EXEC) {
+        return Some(failed(&"the launcher", &error));
+    }
     let error = execute(&words);
     Some(Report::ExecFailed { errno: error.raw_os_error().unwrap_or(0), cause: error.to_string() })
 }
@@ -265,23 +309,23 @@ unsafe fn reset_signals() {
     }
 }
 
-/// Every descriptor but the three standard ones closes on exec (the error pipe among them).
-fn close_everything_else() {
+/// Closes every descriptor but the three standard ones, now or on exec (the error pipe among them).
+pub(super) fn close_everything_else(on_exec: bool) {
     const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
-    // SAFETY: marks descriptors of this process only.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            3 as libc::c_uint,
-            libc::c_uint::MAX,
-            CLOSE_RANGE_CLOEXEC,
-        )
-    };
+    let how = if on_exec { CLOSE_RANGE_CLOEXEC } else { 0 };
+    // SAFETY: closes or marks descriptors of this process that nobody owns in here.
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, how) };
     if done != 0 {
         // Kernels before 5.11: one by one.
         for fd in 3..4096 {
-            // SAFETY: fcntl on a descriptor that may not exist answers EBADF.
-            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+            // SAFETY: as above; one that does not exist answers EBADF.
+            unsafe {
+                match on_exec {
+                    true => libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC),
+                    false => libc::close(fd),
+                }
+            };
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The runner's own children, and those that became its children without being started by it.
 //!
 //! A launcher ends its whole tree before it goes, and the starter ends what a killed one left. Should the
-//! starter itself be killed, its launchers come to the runner, which is a subreaper: they are ended here. As PID 1 of a container the runner also
-//! inherits whatever else in there lost its parent; such strangers are reaped and otherwise left alone.
+//! starter itself be killed, its launchers come to the runner, which is a subreaper: they are ended here.
+//! As PID 1 of a container the runner also inherits whatever else in there lost its parent; such strangers
+//! are reaped and otherwise left alone.
 //!
 //! The runtime waits for the children that it knows by their process ids. Strangers are waited for by
 //! their ids too, and only those, so that neither takes the other's exit status away.

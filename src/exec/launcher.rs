@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub const LAUNCHER_ARG: &str = "__launch";
 
 /// How long the order's last program may take.
-const AFTERWARDS_MS: u64 = 10_000;
+pub(super) const AFTERWARDS_MS: u64 = 10_000;
 
 /// How often a command with limits is counted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -127,6 +127,11 @@ fn keep(
         ready.give_up();
         return send(&mut socket, &Report::Stale);
     }
+    if is_closed(&socket) {
+        // It has told of this order already that nothing came of it.
+        ready.give_up();
+        return Ok(());
+    }
     let pid = match ready.become_command(&frame)? {
         Ok(pid) => pid,
         Err(report) => return send(&mut socket, &report),
@@ -170,6 +175,13 @@ fn read_frame(socket: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the runner has let go of us.
+fn is_closed(socket: &UnixStream) -> bool {
+    let mut state = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one valid entry.
+    unsafe { libc::poll(&raw mut state, 1, 0) > 0 && state.revents & libc::POLLHUP != 0 }
 }
 
 fn send(socket: &mut UnixStream, report: &Report) -> io::Result<()> {

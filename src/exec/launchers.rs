@@ -82,6 +82,11 @@ impl Launchers {
         Ok(Gone(gone))
     }
 
+    /// The next launcher is to come from a new starter. The old one stays for what is at work.
+    pub(super) fn forget(&self) {
+        *self.starter.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn new_starter(&self) -> io::Result<Starter> {
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,

@@ -254,7 +254,14 @@ impl Executor {
             wiring,
         })?;
         let timeout = attributes.timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
-        let (launched, report) = self.launch(&setting, &mut order, wiring).await?;
+        let launched = self.launch(&setting, &mut order, wiring);
+        let Ok(launched) = tokio::time::timeout(LAUNCHER_GRACE, launched).await else {
+            // Somebody stopped it, or the one that it was to come from. An order that it finds later is
+            // of no effect.
+            self.config.launchers.forget();
+            return Err(ExecError::Launcher("it did not answer in time".into()));
+        };
+        let (launched, report) = launched?;
         let process = match report {
             Some(Report::Started { pid }) => pid,
             Some(report) => return Err(refusal(report)),

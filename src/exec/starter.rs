@@ -1,6 +1,6 @@
 //! The process that launchers are forked from. Small, with one thread, and nothing of the runner's in it.
 
-use super::child::check;
+use super::child::{self, check};
 use super::launcher::{self, Streams};
 use super::tree;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -9,6 +9,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 /// Runs the starter; its return value is its exit status.
 pub fn launcher_main() -> u8 {
@@ -20,11 +21,24 @@ pub fn launcher_main() -> u8 {
     }
 }
 
+/// How long launchers may take to end what they keep, and to go.
+const GOING_MS: u64 = tree::KILL_PATIENCE_MS + launcher::AFTERWARDS_MS + 2_000;
+
 fn serve(socket: OwnedFd) -> io::Result<()> {
+    // SAFETY: asks for a number.
+    let runner = unsafe { libc::getppid() };
+    // What the runner itself was given and does not close on exec: whoever is at its other end is to see
+    // it close with the runner.
+    child::close_everything_else(false);
     // No folder of the machine is held by it.
     std::env::set_current_dir("/")?;
     #[cfg(target_os = "linux")]
-    super::sandbox::not_dumpable();
+    {
+        super::sandbox::not_dumpable();
+        // Whoever stopped it does not keep it from going with the runner.
+        // SAFETY: prctl with constant arguments.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0) };
+    }
     launcher::become_reaper()?;
     let signals = launcher::block_and_watch_children()?;
     // The number stays taken: what comes below 3 would be in the way of a launcher's own.
@@ -58,15 +72,30 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
         }
     }
     drop(socket);
-    // The launchers see that the runner is gone as well, and end what they keep.
+    // The launchers see that the runner is gone as well, and end what they keep. A runner that lives has
+    // another starter by now, and launchers of this one at work.
+    let mut gone = None;
     while !launchers.is_empty() {
+        // SAFETY: as above.
+        if unsafe { libc::getppid() } != runner {
+            hurry(&launchers, *gone.get_or_insert_with(crate::clock::now));
+        }
         let mut ready = libc::pollfd { fd: signals.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
-        unsafe { libc::poll(&raw mut ready, 1, patience(strangers)) };
+        unsafe { libc::poll(&raw mut ready, 1, if strangers { 20 } else { 200 }) };
         strangers = look_after(ready, &signals, &mut launchers, strangers);
     }
     tree::end_tree();
     Ok(())
+}
+
+/// A launcher that somebody stopped goes on; one that does not go is ended, and so is what it kept.
+fn hurry(launchers: &BTreeSet<i32>, gone: Instant) {
+    let is_late = crate::clock::millis_since(gone) > GOING_MS;
+    for pid in launchers {
+        // SAFETY: a child of ours that is not reaped yet.
+        unsafe { libc::kill(*pid, if is_late { libc::SIGKILL } else { libc::SIGCONT }) };
+    }
 }
 
 /// How long to wait for news, in milliseconds.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// How long the launcher tries to end a tree before it reports what is left (a process that waits
 /// inside the kernel for a dead disk cannot be ended by anybody).
-const KILL_PATIENCE_MS: u64 = 5_000;
+pub(super) const KILL_PATIENCE_MS: u64 = 5_000;
 
 /// How a process ended: its code or its signal.
 pub(super) type Status = Option<(Option<i32>, Option<i32>)>;

@@ -5,11 +5,12 @@ use super::RunFolder;
 use super::prepare::{Refusal, RunInput, unavailable};
 use crate::exec::order::{Finding, ProbeOrder};
 use crate::exec::sandbox::{
-    self, Confinement, Findings, Grade, Held, Layers, NoSandbox, Plan, Sandbox, Wall, Walls,
+    self, Confinement, Findings, Grade, Held, Hidden, Layers, NoSandbox, Plan, Sandbox, Wall, Walls,
 };
 use crate::exec::{ExecError, Executor, HostsProxy, Launchers};
 use crate::policy::{Network, Policy, SandboxLevel};
 use crate::spec::SandboxMode;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How strict the run is: the flag, else the policy.
@@ -217,7 +218,9 @@ async fn probe(
     let outside = |name: &str| folder.dir.join(name);
     let inside = |name: &str| folder.scratch.join(name);
     let hidden = confinement.layers.namespaces.then(|| inside(".probe-hidden"));
-    confinement.mounts.hidden.extend(hidden.clone());
+    // It is made below, for the probe alone.
+    let cover = |path: PathBuf| Hidden { path, was: None };
+    confinement.mounts.hidden.extend(hidden.clone().map(cover));
     let order = ProbeOrder {
         forbidden_file: outside(".probe"),
         allowed_file: inside(".probe"),

@@ -183,8 +183,8 @@ fn d91_a_server_that_ignores_the_end_of_its_input_and_sigterm_holds_up_nothing()
     assert_eq!(done.stdout.trim(), "done", "the final message is there");
 }
 
-/// The launcher of a run's one command: the runner's only child.
-fn launcher_of(running: &Running<'_>) -> Option<i32> {
+/// What the launchers of a run are forked from: the runner's only child.
+pub fn starter_of(running: &Running<'_>) -> Option<i32> {
     let pid = running.child.id();
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     tasks.flatten().find_map(|task| {
@@ -194,26 +194,30 @@ fn launcher_of(running: &Running<'_>) -> Option<i32> {
 }
 
 #[test]
-fn what_a_killed_launcher_leaves_is_ended_by_the_runner() {
-    let place = Sandboxed::with_policy(POLICY);
-    place
-        .write("ws/away.sh", "( ( setsid sleep 300.99 & ) & )\n( sleep 300.99 & )\nsleep 300.99\n");
-    place.write(
-        "model.yaml",
-        script(&[&exec(json!({"cmd": "bash away.sh"})), &exec(json!({"cmd": "sleep 1.1"}))]),
-    );
-    let running = Run::exec(&place, &MODEL).start();
-    eventually("the tree stands", || alive("sleep 300.99").len() == 3);
-    let launcher = launcher_of(&running).expect("the kernel lists children");
-    // SAFETY: no pointers; the launcher lives, as the runner has not been told of its end.
-    assert_eq!(unsafe { libc::kill(launcher, libc::SIGKILL) }, 0);
-    let killed = Instant::now();
-    eventually("all are gone", || gone("sleep 300.99"));
-    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
-    let done = running.wait(Duration::from_secs(20));
-    done.assert(0, "completed", "completed");
-    assert_eq!(done.kinds(), ["failed", "ok"], "{:?}", done.outputs());
-    assert!(done.outputs()[0].contains("is not known"), "{:?}", done.outputs());
+fn what_a_killed_launcher_leaves_is_ended_by_the_starter() {
+    for layers in ["", "sandbox: { layers: [landlock, seccomp] }\n"] {
+        let place = Sandboxed::with_policy(&format!("{POLICY}{layers}"));
+        let tree = "( ( setsid sleep 300.99 & ) & )\n( sleep 300.99 & )\nsleep 300.99\n";
+        place.write("ws/away.sh", tree);
+        place.write(
+            "model.yaml",
+            script(&[&exec(json!({"cmd": "bash away.sh"})), &exec(json!({"cmd": "sleep 1.1"}))]),
+        );
+        let running = Run::exec(&place, &MODEL).start();
+        eventually("the tree stands", || alive("sleep 300.99").len() == 3);
+        let starter = starter_of(&running).expect("the kernel lists children");
+        let launcher = super::ahead::children_of(starter)[0];
+        // SAFETY: no pointers; the launcher lives, as the runner has not been told of its end.
+        assert_eq!(unsafe { libc::kill(launcher, libc::SIGKILL) }, 0);
+        let killed = Instant::now();
+        eventually("all are gone", || gone("sleep 300.99"));
+        assert!(killed.elapsed() < Duration::from_secs(2), "{layers} {:?}", killed.elapsed());
+        assert_eq!(starter_of(&running), Some(starter), "it goes on");
+        let done = running.wait(Duration::from_secs(20));
+        done.assert(0, "completed", "completed");
+        assert_eq!(done.kinds(), ["failed", "ok"], "{:?}", done.outputs());
+        assert!(done.outputs()[0].contains("is not known"), "{:?}", done.outputs());
+    }
 }
 
 #[test]

@@ -159,11 +159,31 @@ pub struct Mounts {
     /// Existing folders inside writable ones that cannot be moved.
     pub held: Vec<PathBuf>,
     /// Existing places that cannot be read.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: Vec<Hidden>,
     /// What commands see as /tmp; `None` where the policy grants /tmp itself.
     pub tmp: Option<PathBuf>,
     /// A folder that is brought along into it as it is; Landlock decides what of it may be read.
     pub seen: Option<PathBuf>,
+}
+
+/// A place that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hidden {
+    pub path: PathBuf,
+    /// What it was when the run started. Another file there covers for one that lies open elsewhere.
+    pub was: Option<Identity>,
+}
+
+impl Hidden {
+    pub fn new(path: PathBuf) -> Self {
+        let was = std::fs::symlink_metadata(&path).ok().and_then(|meta| identity(&meta));
+        Self { path, was }
+    }
+
+    fn is_moved(&self) -> bool {
+        let now = std::fs::symlink_metadata(&self.path);
+        now.map_or(true, |meta| identity(&meta) != self.was)
+    }
 }
 
 /// Limits on all that one command starts.
@@ -256,8 +276,9 @@ impl Sandbox for Walls {
             && let Some(path) = self.plan.moved()
         {
             return Err(format!(
-                "{}, which commands may not read, is not where it was when the run started: an \
-                 earlier command moved a folder around it, and it may lie open under another name",
+                "{}, which commands may not read, is not what it was when the run started: it was \
+                 replaced, or an earlier command moved a folder around it, and it may lie open under \
+                 another name",
                 path.display()
             ));
         }

@@ -9,9 +9,9 @@
 //! descriptor: a place that an earlier command swapped for a link is not followed.
 
 use super::namespaces::LAYER;
-use super::{Confinement, LayerError, Mounts};
+use super::{Confinement, Hidden, LayerError, Mounts};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -44,20 +44,15 @@ pub fn arrange(confinement: &Confinement) -> Result<(), LayerError> {
         // What is mounted on cannot be moved.
         bind_onto_itself(place)?;
     }
-    let mut read_only = Vec::new();
-    for place in &confinement.mounts.read_only {
-        // What is not there cannot be mounted over; it is looked at after the command.
-        if fs::symlink_metadata(place).is_ok_and(|meta| !meta.is_symlink()) {
-            bind_onto_itself(place)?;
-            read_only.push(place);
-        }
-    }
-    set_read_only(root, true).map_err(|error| failed("read-only", root, error))?;
+    set_read_only(root).map_err(|error| failed("read-only", root, error))?;
     for place in &writable {
         set_writable(place).map_err(|error| failed("writable", place, error))?;
     }
-    for place in read_only {
-        set_read_only(place, true).map_err(|error| failed("read-only", place, error))?;
+    for place in &confinement.mounts.read_only {
+        // What is not there cannot be mounted over; it is looked at after the command.
+        if fs::symlink_metadata(place).is_ok_and(|meta| !meta.is_symlink()) {
+            cover_by_itself(place)?;
+        }
     }
     mount_fresh("tmpfs", "/dev/shm", SHM_OPTIONS)?;
     hide(&confinement.mounts.hidden)?;
@@ -75,7 +70,7 @@ pub fn stand(confinement: &Confinement) -> bool {
     writable_places(&confinement.write).iter().all(|path| is_mounted(path))
         && held.iter().filter(|path| path.is_dir()).all(|path| is_mounted(path))
         && read_only.iter().filter(is_there).all(|path| is_mounted(path) && is_read_only(path))
-        && hidden.iter().filter(is_there).all(|path| is_mounted(path))
+        && hidden.iter().map(|hidden| &hidden.path).filter(is_there).all(|path| is_mounted(path))
 }
 
 /// Whether something is mounted at this very path. A kernel that can't tell (before 5.8) says no.
@@ -184,6 +179,18 @@ fn bind_onto_itself(path: &Path) -> Result<(), LayerError> {
     bound.map_err(|error| failed("bind", path, error))
 }
 
+/// Makes a place read-only. It is so before it is mounted: another command may be at work, and move what
+/// the path leads to meanwhile.
+fn cover_by_itself(path: &Path) -> Result<(), LayerError> {
+    let cover = || {
+        let place = open_place(path)?;
+        let tree = clone_open(&place)?;
+        set_tree_read_only(&tree)?;
+        attach(&tree, &place)
+    };
+    cover().map_err(|error| failed("read-only", path, error))
+}
+
 #[repr(C)]
 struct MountAttr {
     set: u64,
@@ -195,14 +202,16 @@ struct MountAttr {
 const RDONLY: u64 = 1;
 const NOSUID: u64 = 2;
 
-fn set_attr(path: &Path, attr: &MountAttr, recursive: bool) -> io::Result<()> {
-    let path = c_path(path)?;
-    let flags = if recursive { 0x8000 } else { 0 } | libc::AT_SYMLINK_NOFOLLOW;
+const READ_ONLY: MountAttr =
+    MountAttr { set: RDONLY | NOSUID, clear: 0, propagation: 0, userns: 0 };
+const ALL_BELOW: libc::c_int = 0x8000;
+
+fn set_attr(at: RawFd, path: &CStr, flags: libc::c_int, attr: &MountAttr) -> io::Result<()> {
     // SAFETY: the structure has the layout and size of the first version of mount_setattr(2).
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
+            at,
             path.as_ptr(),
             flags,
             std::ptr::from_ref(attr),
@@ -212,16 +221,23 @@ fn set_attr(path: &Path, attr: &MountAttr, recursive: bool) -> io::Result<()> {
     check(done).map(drop)
 }
 
-fn set_read_only(path: &Path, recursive: bool) -> io::Result<()> {
-    let attr = MountAttr { set: RDONLY | NOSUID, clear: 0, propagation: 0, userns: 0 };
-    set_attr(path, &attr, recursive)
+fn set_read_only(path: &Path) -> io::Result<()> {
+    let flags = ALL_BELOW | libc::AT_SYMLINK_NOFOLLOW;
+    set_attr(libc::AT_FDCWD, &c_path(path)?, flags, &READ_ONLY)
+}
+
+/// The same of a tree that is mounted nowhere yet.
+fn set_tree_read_only(tree: &OwnedFd) -> io::Result<()> {
+    set_attr(tree.as_raw_fd(), c"", ALL_BELOW | libc::AT_EMPTY_PATH, &READ_ONLY)
 }
 
 /// Makes a place writable with what is mounted below it; where that holds something read-only of the
 /// machine's own, which stays so, the place alone.
 fn set_writable(path: &Path) -> io::Result<()> {
     let attr = MountAttr { set: 0, clear: RDONLY, propagation: 0, userns: 0 };
-    set_attr(path, &attr, true).or_else(|_| set_attr(path, &attr, false))
+    let (path, flags) = (c_path(path)?, libc::AT_SYMLINK_NOFOLLOW);
+    let set = |flags| set_attr(libc::AT_FDCWD, &path, flags, &attr);
+    set(ALL_BELOW | flags).or_else(|_| set(flags))
 }
 
 fn mount_fresh(kind: &str, at: &str, options: &str) -> Result<(), LayerError> {
@@ -240,7 +256,7 @@ fn mount_fresh(kind: &str, at: &str, options: &str) -> Result<(), LayerError> {
 
 /// Covers places by an empty file or folder that nobody may open. They are made in the new /dev/shm and
 /// unlinked there, so that nothing but the mounts is left of them.
-fn hide(places: &[PathBuf]) -> Result<(), LayerError> {
+fn hide(places: &[Hidden]) -> Result<(), LayerError> {
     if places.is_empty() {
         return Ok(());
     }
@@ -252,22 +268,26 @@ fn hide(places: &[PathBuf]) -> Result<(), LayerError> {
         Ok((open_place(file)?, open_place(folder)?))
     };
     let (file_fd, folder_fd) = made().map_err(|error| failed("cover", file, error))?;
-    for path in places {
+    let is_below =
+        |path: &Path, at: usize| places[..at].iter().any(|outer| path.starts_with(&outer.path));
+    for (at, Hidden { path, was }) in places.iter().enumerate() {
+        // A folder that is covered covers what is in it.
+        if is_below(path, at) {
+            continue;
+        }
         let cover = || -> io::Result<()> {
             let place = open_place(path)?;
             let meta = rustix::fs::fstat(&place)?;
+            if was.is_some_and(|was| was != (meta.st_dev, meta.st_ino)) {
+                return Err(io::Error::other("it is not what it was when the run started"));
+            }
             let is_folder = rustix::fs::FileType::from_raw_mode(meta.st_mode)
                 == rustix::fs::FileType::Directory;
             let tree = clone_open(if is_folder { &folder_fd } else { &file_fd })?;
-            attach(&tree, &place)?;
-            set_read_only(path, false)
+            set_tree_read_only(&tree)?;
+            attach(&tree, &place)
         };
-        match cover() {
-            Ok(()) => {}
-            // What is not there any more needs no cover; the runner looks where it went.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("cover", path, error)),
-        }
+        cover().map_err(|error| failed("cover", path, error))?;
     }
     let _ = fs::remove_file(file);
     let _ = fs::remove_dir(folder);

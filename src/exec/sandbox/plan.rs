@@ -1,6 +1,6 @@
 //! From the policy's clauses to the folders and files that the kernel is told of.
 
-use super::{Confinement, Findings, Grade, Held, Layers, Limits, Mounts, Switches, Wall};
+use super::{Confinement, Findings, Grade, Held, Hidden, Layers, Limits, Mounts, Switches, Wall};
 use std::path::{Path, PathBuf};
 
 /// System paths that programs need; always readable and executable, and listed by `doctor`.
@@ -154,6 +154,7 @@ pub struct Plan {
     input: PlanInput,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
+    hidden: Vec<Hidden>,
 }
 
 impl Plan {
@@ -166,7 +167,8 @@ impl Plan {
         let mut write: Vec<PathBuf> = SYSTEM_WRITE.iter().map(PathBuf::from).collect();
         write.push(input.scratch.clone());
         write.extend(input.write.iter().cloned());
-        Self { read: outermost(read), write: outermost(write), input }
+        let hidden = input.hidden.iter().cloned().map(Hidden::new).collect();
+        Self { read: outermost(read), write: outermost(write), hidden, input }
     }
 
     pub fn confinement(&self, layers: Layers, wall: Wall) -> Confinement {
@@ -177,7 +179,7 @@ impl Plan {
             Mounts {
                 read_only: self.input.protected_inside.clone(),
                 held: self.input.held.clone(),
-                hidden: self.input.hidden.clone(),
+                hidden: self.hidden.clone(),
                 tmp: own_tmp,
                 seen: self.input.repository.clone(),
             }
@@ -212,10 +214,10 @@ impl Plan {
         &self.input.protected_inside
     }
 
-    /// A hidden place that is not where it was: an earlier command moved a folder around it, and it may
-    /// lie open under another name.
+    /// A hidden place that is not where it was, whatever is there now: an earlier command moved a folder
+    /// around it, and it may lie open under another name.
     pub fn moved(&self) -> Option<&PathBuf> {
-        self.input.hidden.iter().find(|path| std::fs::symlink_metadata(path).is_err())
+        self.hidden.iter().find(|hidden| hidden.is_moved()).map(|hidden| &hidden.path)
     }
 
     /// One grade per clause, from what the probe found when it tried.

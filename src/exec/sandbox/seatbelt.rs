@@ -41,8 +41,8 @@ fn profile(confinement: &Confinement) -> Option<String> {
     for path in &confinement.mounts.read_only {
         rule(&mut text, "deny file-write*", path)?;
     }
-    for path in &confinement.mounts.hidden {
-        rule(&mut text, "deny file-read* file-write*", path)?;
+    for hidden in &confinement.mounts.hidden {
+        rule(&mut text, "deny file-read* file-write*", &hidden.path)?;
     }
     text.push_str(&network(confinement)?);
     Some(text)
