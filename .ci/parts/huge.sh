@@ -16,7 +16,7 @@ huge_tree() {
     huge=${CARGO_TARGET_DIR:-$ROOT/target}/tmp/huge
     if [[ -e $huge/made ]]; then
         git -C "$huge/ws" checkout -q . && git -C "$huge/ws" clean -fdq
-        rm -rf "$huge/home" "$huge/out"
+        rm -rf "${huge:?}/home" "${huge:?}/out"
         mkdir "$huge/home"
         return
     fi
@@ -34,7 +34,7 @@ huge_tree() {
         done
     done
     (
-        cd "$huge/ws"
+        cd "$huge/ws" || exit
         git init -q -b main
         git add -A
         git -c user.name=t -c user.email=t@example.com -c gc.auto=0 commit -q -m start
