@@ -103,8 +103,12 @@ pub fn read(
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(Reply::default());
     }
-    let wire: Wire = serde_json::from_slice(bytes)
-        .map_err(|error| format!("its answer is no verdict in JSON: {error}"))?;
+    let wire: Wire = serde_json::from_slice(bytes).map_err(|error| {
+        format!(
+            "its answer is no verdict in JSON: {error} (standard output is for the verdict \
+             alone; other text goes to standard error)"
+        )
+    })?;
     let decision = decision(point, wire.decision.as_deref())?;
     let refused = |key: &str| {
         Err(format!(
