@@ -2,9 +2,10 @@
 
 use super::artifacts::Artifacts;
 use super::folder::RunFolder;
+use super::hands::Hands;
 use super::hooks;
 use super::prepare::{
-    Hands, Place, Refusal, RunInput, open_model, opening, turn_config, unavailable, verifier,
+    Place, Refusal, RunInput, open_model, opening, turn_config, unavailable, verifier,
 };
 use super::resume::{self, Going};
 use crate::context::History;

@@ -9,6 +9,7 @@ mod container;
 mod find;
 mod examine;
 mod folder;
+mod hands;
 mod hook_test;
 mod hooks;
 mod isolate;
