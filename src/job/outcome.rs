@@ -130,8 +130,20 @@ fn failed(reason: &str, message: &str, retryable: bool) -> Outcome {
         Some("rollout" | "workspace" | "artifacts" | "sandbox" | "hook") => State::Unavailable,
         _ => State::Internal,
     };
-    let hint = if reason.starts_with("hook.") { HOOK_HINT } else { "" };
+    let hint = match reason {
+        "sandbox.protected" => PROTECTED_HINT,
+        _ if reason.starts_with("hook.") => HOOK_HINT,
+        _ => "",
+    };
     Outcome::new(state, reason, message).hint(hint).retryable(retryable)
+}
+
+const PROTECTED_HINT: &str = "a protected place may not be what it was: take a fresh checkout, and run \
+                              where namespaces can be had, so that it cannot be changed at all";
+
+/// A protected place was changed and could not be put back.
+pub(super) fn breached(why: &str) -> Outcome {
+    Outcome::new(State::Unavailable, "sandbox.protected", why).hint(PROTECTED_HINT)
 }
 
 #[cfg(test)]

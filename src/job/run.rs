@@ -118,6 +118,10 @@ pub async fn run(
             outcome = outcome.strictest(against);
         }
     }
+    // Also where it was the last command, a check or a hook of the end.
+    if let Some(why) = world.breach() {
+        outcome = outcome.strictest(outcome::breached(&why));
+    }
     // A Turn that was cut short had no verification, and so no diff of its own in the record.
     let completed = matches!(turn_end, TurnEnd::Completed);
     let diff = (!completed).then(|| Record::Diff(Box::new(taken.evidence.record.clone())));

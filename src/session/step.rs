@@ -253,7 +253,18 @@ async fn run_calls(
         return Err(turn.aborted());
     }
     hooked::failure(turn)?;
+    intact(turn)?;
     end.map_or(Ok(()), Err)
+}
+
+/// Nothing goes on in a tree whose protected places are not what they were.
+fn intact(turn: &Turn) -> Result<(), TurnEnd> {
+    match turn.parts.world.breach() {
+        None => Ok(()),
+        Some(message) => {
+            Err(TurnEnd::Failed { reason: "sandbox.protected".into(), message, retryable: false })
+        }
+    }
 }
 
 /// A denial, where the policy says that the first one ends the Turn.

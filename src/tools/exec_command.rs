@@ -184,14 +184,7 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
         return ToolOutput::failed(why);
     }
     let call = CallRef::command(context.call_id.as_str());
-    let begun = call.clone();
-    let before = world.with_workspace(move |workspace| {
-        workspace.capture_start()?;
-        workspace.watch_protected()?;
-        workspace.command_started(begun);
-        Ok(())
-    });
-    if let Err(error) = before.await {
+    if let Err(error) = processes::take_down(&world, call.clone()).await {
         return ToolOutput::failed(format!(
             "nothing ran: the state of the workspace could not be taken down first ({error})"
         ));

@@ -57,29 +57,22 @@ pub async fn ask_hook(
     let place = observer.place();
     let input = input(hook, &place, world, about);
     let call = CallRef::hook(&hook.label());
-    if world.hooks.is_live() {
-        let begun = call.clone();
-        let before = world.with_workspace(move |workspace| {
-            workspace.capture_start()?;
-            workspace.watch_protected()?;
-            workspace.command_started(begun);
-            Ok(())
-        });
-        if let Err(error) = before.await {
-            let why = format!("the state of the workspace could not be taken down first: {error}");
-            let answer = Answer::Erred { why: why.clone(), timed_out: false };
-            let record = HookRecord {
-                step: place.step,
-                hook: hook.label(),
-                command: vec![world.masker.mask(&hook.run).into_owned()],
-                call_id: call_id.cloned(),
-                outcome: answer.outcome().into(),
-                reason: why,
-                ..HookRecord::default()
-            };
-            observer.hook_done(record).await?;
-            return Ok(answer);
-        }
+    if world.hooks.is_live()
+        && let Err(error) = processes::take_down(world, call.clone()).await
+    {
+        let why = format!("the state of the workspace could not be taken down first: {error}");
+        let answer = Answer::Erred { why: why.clone(), timed_out: false };
+        let record = HookRecord {
+            step: place.step,
+            hook: hook.label(),
+            command: vec![world.masker.mask(&hook.run).into_owned()],
+            call_id: call_id.cloned(),
+            outcome: answer.outcome().into(),
+            reason: why,
+            ..HookRecord::default()
+        };
+        observer.hook_done(record).await?;
+        return Ok(answer);
     }
     let asking = Asking { step: place.step, call_id, input: &input };
     let asked = world.hooks.ask(hook, asking, cancel).await;

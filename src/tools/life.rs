@@ -148,6 +148,10 @@ async fn attempt(
     let result = finish(call, output, world, observer).await?;
     let payload = replaced.as_ref().unwrap_or(&call.payload);
     hooked::after(call, payload, &result, world, observer, cancel).await?;
+    if world.breach().is_some() {
+        // What has not begun yet does not begin any more.
+        cancel.cancel();
+    }
     Ok(result)
 }
 

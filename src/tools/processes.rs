@@ -9,7 +9,7 @@ use crate::clock;
 use crate::context::Cap;
 use crate::exec::{Live, ProcessEnd as Ended};
 use crate::protocol::{CallId, ProcessEnd, RuleRef};
-use crate::workspace::CallRef;
+use crate::workspace::{CallRef, WorkspaceError};
 use futures_util::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -233,28 +233,61 @@ pub(super) async fn look(world: &Arc<ToolWorld>, call: CallRef, ended: bool) -> 
                 join_all(running.iter().map(|process| process.end("protected"))).await;
                 look.ended = running.iter().map(|process| process.id).collect();
             }
-            Err(error) => look.error = Some(error.to_string()),
+            Err(error) => breached(world, &mut look, &error.to_string()),
         }
     }
     let alone = world.processes.running().is_empty();
+    if alone {
+        put_back(world, &mut look).await;
+    }
     let looked = world.with_workspace(move |workspace| {
-        let mut undone = if alone { workspace.put_protected_back()? } else { Vec::new() };
         if ended {
             workspace.after_command(&call)?;
         } else {
             workspace.while_command_runs(&call)?;
         }
-        if alone {
-            undone.extend(workspace.take_intruders_away()?);
-        }
-        Ok((undone, workspace.has_intruders()))
+        Ok(workspace.has_intruders())
     });
     match looked.await {
-        Ok((undone, false)) => look.undone = undone,
-        Ok((_, true)) => end_for_intruders(world, &mut look).await,
+        Ok(false) => {}
+        Ok(true) if alone => take_intruders_away(world, &mut look).await,
+        Ok(true) => end_for_intruders(world, &mut look).await,
         Err(error) => look.error = Some(error.to_string()),
     }
     look
+}
+
+/// Puts protected places back as they were. Where that fails, the run is no success any more.
+async fn put_back(world: &Arc<ToolWorld>, look: &mut Look) {
+    match world.with_workspace(|workspace| workspace.put_protected_back()).await {
+        Ok(undone) => look.undone.extend(undone),
+        Err(error) => breached(world, look, &error.to_string()),
+    }
+}
+
+async fn take_intruders_away(world: &Arc<ToolWorld>, look: &mut Look) {
+    match world.with_workspace(|workspace| workspace.take_intruders_away()).await {
+        Ok(undone) => look.undone.extend(undone),
+        Err(error) => breached(world, look, &error.to_string()),
+    }
+}
+
+fn breached(world: &ToolWorld, look: &mut Look, why: &str) {
+    world.breached(why.to_owned());
+    look.error = Some(why.to_owned());
+}
+
+/// A command or hook is about to begin: the start of the Turn and the protected places are taken down, and
+/// what changed before now is not its doing.
+pub(super) async fn take_down(world: &Arc<ToolWorld>, call: CallRef) -> Result<(), WorkspaceError> {
+    world
+        .with_workspace(move |workspace| {
+            workspace.capture_start()?;
+            workspace.watch_protected()?;
+            workspace.command_started(call);
+            Ok(())
+        })
+        .await
 }
 
 /// The walk found protected names that are new, and something still runs that could make them again.
@@ -262,15 +295,8 @@ async fn end_for_intruders(world: &Arc<ToolWorld>, look: &mut Look) {
     let running = world.processes.running();
     join_all(running.iter().map(|process| process.end("protected"))).await;
     look.ended.extend(running.iter().map(|process| process.id));
-    let taken = world.with_workspace(|workspace| {
-        let mut undone = workspace.put_protected_back()?;
-        undone.extend(workspace.take_intruders_away()?);
-        Ok(undone)
-    });
-    match taken.await {
-        Ok(undone) => look.undone = undone,
-        Err(error) => look.error = Some(error.to_string()),
-    }
+    put_back(world, look).await;
+    take_intruders_away(world, look).await;
 }
 
 /// A command that outlived its call and has ended.

@@ -51,6 +51,8 @@ pub struct ToolWorld {
     pub rule_counts: RuleCounts,
     /// What the operator has asked and told at the points of the run.
     pub hooks: Hooks,
+    /// Why a protected place is not known to be what it was.
+    breach: Mutex<Option<String>>,
     workspace: Arc<Mutex<Workspace>>,
     root: PathBuf,
 }
@@ -75,6 +77,7 @@ impl ToolWorld {
             processes: Processes::default(),
             rule_counts: RuleCounts::default(),
             hooks: Hooks::default(),
+            breach: Mutex::default(),
             workspace,
             root,
         }
@@ -89,6 +92,16 @@ impl ToolWorld {
     pub fn with_checks(mut self, checks: Option<Arc<Executor>>) -> Self {
         self.checks = checks.unwrap_or(self.checks);
         self
+    }
+
+    /// A protected place could not be put back. Nothing that follows may count as a success; the first
+    /// reason stands.
+    pub fn breached(&self, why: String) {
+        self.breach.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    pub fn breach(&self) -> Option<String> {
+        self.breach.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The workspace's resolved root.

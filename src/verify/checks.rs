@@ -38,7 +38,10 @@ impl Check {
         send(notes, VerifyEvent::Started { name: self.name.clone() }).await;
         // A check may be the first thing that runs at all; what it changes must be seen.
         world
-            .with_workspace(|workspace| workspace.capture_start())
+            .with_workspace(|workspace| {
+                workspace.capture_start()?;
+                workspace.watch_protected()
+            })
             .await
             .map_err(|error| VerifyFailure::broken("workspace.capture", error.to_string()))?;
         let command = OperatorCommand {
@@ -51,7 +54,9 @@ impl Check {
         let origin = Origin::of(&permit);
         let limits = RunLimits { timeout: self.timeout, output: OUTPUT };
         let start = clock::now();
-        let finished = world.checks.run(permit, limits, cancel).await.map_err(|error| {
+        let finished = world.checks.run(permit, limits, cancel).await;
+        self.put_protected_back(world, notes).await?;
+        let finished = finished.map_err(|error| {
             VerifyFailure::broken(
                 "sandbox.check",
                 format!("the check {:?} could not be started: {error}", self.name),
@@ -96,5 +101,28 @@ impl Check {
         let message = format!("the check {:?} {how}", self.name);
         let detail = format!("{message} ({})\n{}", self.run, Cap::middle(&output, OUTPUT));
         Ok(Some(Unmet { reason: "verify.command".into(), message, detail }))
+    }
+
+    /// A check runs what the model wrote: it leaves protected places alone like a command, or they are put
+    /// back. All that it started has ended.
+    async fn put_protected_back(
+        &self,
+        world: &Arc<ToolWorld>,
+        notes: &mpsc::Sender<VerifyEvent>,
+    ) -> Result<(), VerifyFailure> {
+        let undone = world.with_workspace(|workspace| workspace.put_protected_back()).await;
+        let undone = undone.map_err(|error| {
+            world.breached(error.to_string());
+            VerifyFailure::broken("sandbox.protected", error.to_string())
+        })?;
+        if !undone.is_empty() {
+            let text = format!(
+                "the check {:?} changed protected files, which are put back: {}",
+                self.name,
+                undone.join("; ")
+            );
+            send(notes, VerifyEvent::Warning(text)).await;
+        }
+        Ok(())
     }
 }

@@ -102,7 +102,11 @@ impl Verifier {
         notes: &mpsc::Sender<VerifyEvent>,
     ) -> Result<(), VerifyFailure> {
         let undone = world
-            .with_workspace(move |workspace| before.put_back(workspace))
+            .with_workspace(move |workspace| {
+                let mut undone = workspace.take_new_intruders_away()?;
+                undone.extend(before.put_back(workspace)?);
+                Ok(undone)
+            })
             .await
             .map_err(|error| VerifyFailure::broken("workspace.restore", error.to_string()))?;
         if !undone.is_empty() {

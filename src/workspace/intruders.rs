@@ -60,6 +60,14 @@ impl Workspace {
         below.flat_map(|inside| self.protected_in(rules, inside)).collect()
     }
 
+    /// The same after commands that have no say in the work, whose changes are no one's: with a walk of
+    /// its own.
+    pub fn take_new_intruders_away(&mut self) -> Result<Vec<String>, WorkspaceError> {
+        let seen = self.walk_again()?.protected;
+        self.note_intruders(seen);
+        self.take_intruders_away()
+    }
+
     /// Whether the last look found protected names that are new.
     pub fn has_intruders(&self) -> bool {
         !self.intruders.found.is_empty()

@@ -244,6 +244,51 @@ fn d86_protected_places_hold_with_mounts_and_are_put_back_without_also_when_abse
 }
 
 #[test]
+fn d86_checks_leave_protected_places_alone_as_well() {
+    for set in SETS {
+        let text = policy(set, "accept: [reverted]")
+            .replace("write: [\"**\"]", "write: [\"**\"]\n  protect: [\"guarded/**\"]");
+        let place = place(&text, &[("a.sh", "true\n")]);
+        place.write("ws/guarded/file", "good\n");
+        place.git_init(&place.path("ws"));
+        let config = place.read("ws/.git/config");
+        let check = "echo evil >>.git/config; echo evil >.git/hooks/pre-commit; \
+                     echo evil >CLAUDE.md; echo evil >guarded/file; \
+                     mkdir -p sub/.git && echo evil >sub/.git/config; true";
+        let args = ["--verify", check, MODEL[0], MODEL[1], MODEL[2]];
+        let done = run(&place, &args).finish();
+        assert_eq!(done.status, 0, "{set:?}: {}", done.stderr);
+        assert_eq!(place.read("ws/.git/config"), config, "{set:?}");
+        assert_eq!(place.read("ws/guarded/file"), "good\n", "{set:?}");
+        for absent in ["CLAUDE.md", ".git/hooks/pre-commit", "sub/.git"] {
+            assert!(!place.exists(&format!("ws/{absent}")), "{set:?}: {absent}");
+        }
+        assert!(done.stderr.contains("changed protected files"), "{set:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_protected_place_that_cannot_be_put_back_ends_the_run_and_is_no_success() {
+    // More than is kept for putting back.
+    let text = policy(SETS[1], "accept: [reverted]")
+        .replace("write: [\"**\"]", "write: [\"**\"]\n  protect: [\"guarded/**\"]");
+    let place = place(&text, &[("a.sh", "echo evil >>guarded/big\n"), ("b.sh", "touch on\n")]);
+    fs::create_dir(place.path("ws/guarded")).unwrap();
+    let big = fs::File::create(place.path("ws/guarded/big")).unwrap();
+    big.set_len(65 << 20).unwrap();
+    let done = run(&place, &MODEL).finish();
+    done.assert(20, "unavailable", "sandbox.protected");
+    assert!(!place.exists("ws/on"), "nothing more runs");
+    assert!(done.stderr.contains("too large to have been kept"), "{}", done.stderr);
+    assert!(done.stderr.contains("take a fresh checkout"), "{}", done.stderr);
+    // The last thing that happens may be a check.
+    fs::File::create(place.path("ws/guarded/big")).unwrap().set_len(65 << 20).unwrap();
+    place.write("ws/a.sh", "true\n");
+    let args = ["--verify", "echo evil >>guarded/big", MODEL[0], MODEL[1], MODEL[2]];
+    run(&place, &args).finish().assert(20, "unavailable", "sandbox.protected");
+}
+
+#[test]
 fn what_is_only_undone_needs_the_policys_word() {
     let text = policy(SETS[1], "")
         .replace("write: [\"**\"]", "write: [\"**\"]\n  protect: [\"guarded/**\"]");
