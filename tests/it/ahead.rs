@@ -302,10 +302,21 @@ fn what_is_brought_along_into_an_own_tmp_is_not_replaced_by_what_a_command_put_t
     each_with_namespaces(|layers| {
         let place = Place::new(layers, true);
         place.holds("true");
-        place.holds(
-            "d=$(dirname $PWD) && chmod 755 $d && mv $d/work $d/away && mkdir -p $d/work/open && \
-             echo evil >$d/work/single",
-        );
+        // The way there is each command's own, so that no launcher can come between, and read-only.
+        for attack in [
+            "chmod 755 ..",
+            "mv ../../$(basename $(dirname $PWD)) ../../away",
+            "mv ../work ../away",
+            "mkdir new",
+            "echo evil >new",
+            "rm -rf ../../$(basename $(dirname $PWD))",
+            "mv single away",
+            "rm -f single",
+        ] {
+            let (code, text) = place.run(attack);
+            assert_ne!(code, 0, "{layers:?}: {attack}: {text}");
+            assert!(text.contains("Read-only") || text.contains("busy"), "{attack}: {text}");
+        }
         assert_eq!(place.holds("cat single && echo more >>single && echo x >open/x"), "one\n");
         let text = std::fs::read_to_string(place.work().join("single")).unwrap();
         assert_eq!(text, "one\nmore\n", "{layers:?}");

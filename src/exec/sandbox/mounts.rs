@@ -10,11 +10,15 @@
 
 use super::namespaces::LAYER;
 use super::{Confinement, Hidden, LayerError, Mounts};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags};
-use std::ffi::{CStr, CString};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags,
+};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use rustix::mount::{fsconfig_create, fsconfig_set_string, fsmount, fsopen};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -281,8 +285,7 @@ fn hide(places: &[Hidden]) -> Result<(), LayerError> {
             if was.is_some_and(|was| was != (meta.st_dev, meta.st_ino)) {
                 return Err(io::Error::other("it is not what it was when the run started"));
             }
-            let is_folder = rustix::fs::FileType::from_raw_mode(meta.st_mode)
-                == rustix::fs::FileType::Directory;
+            let is_folder = FileType::from_raw_mode(meta.st_mode) == FileType::Directory;
             let tree = clone_open(if is_folder { &folder_fd } else { &file_fd })?;
             set_tree_read_only(&tree)?;
             attach(&tree, &place)
@@ -292,6 +295,15 @@ fn hide(places: &[Hidden]) -> Result<(), LayerError> {
     let _ = fs::remove_file(file);
     let _ = fs::remove_dir(folder);
     Ok(())
+}
+
+/// Something below /tmp that is brought along.
+struct Kept {
+    /// The first name below /tmp, and the names after it.
+    first: OsString,
+    rest: PathBuf,
+    is_folder: bool,
+    tree: OwnedFd,
 }
 
 /// Puts the run's own folder in the place of /tmp. What the policy grants below /tmp, and whatever the
@@ -307,65 +319,87 @@ fn own_tmp(tmp: &Path, confinement: &Confinement) -> Result<(), LayerError> {
         .collect();
     granted.sort();
     granted.dedup();
-    let mut kept: Vec<(&PathBuf, bool, OwnedFd)> = Vec::new();
+    let mut kept: Vec<Kept> = Vec::new();
+    let mut outer: Option<&Path> = None;
     for path in granted {
-        if kept.iter().any(|(outer, ..)| path.starts_with(outer)) {
+        if outer.is_some_and(|outer| path.starts_with(outer)) {
             continue;
         }
+        outer = Some(path);
+        let inside = path.strip_prefix(at).unwrap_or(path);
+        let mut names = inside.components();
+        let Some(Component::Normal(first)) = names.next() else { continue };
         let tree = clone_tree(path).map_err(|error| failed("keep", path, error))?;
-        kept.push((path, path.is_dir(), tree));
+        let (first, rest) = (first.to_owned(), names.as_path().to_owned());
+        kept.push(Kept { first, rest, is_folder: path.is_dir(), tree });
     }
     let own = clone_tree(tmp).map_err(|error| failed("keep", tmp, error))?;
     let place = open_place(at).map_err(|error| failed("open", at, error))?;
     attach(&own, &place).map_err(|error| failed("an own folder at", at, error))?;
-    for (path, is_folder, tree) in kept {
-        let inside = path.strip_prefix(at).unwrap_or(path);
-        let place = make_place(at, inside, is_folder);
-        place
-            .and_then(|place| attach(&tree, &place))
-            .map_err(|error| failed("bring along", path, error))?;
+    for group in kept.chunk_by(|one, next| one.first == next.first) {
+        let path = at.join(&group[0].first);
+        bring_along(&own, group).map_err(|error| failed("bring along", &path, error))?;
     }
     Ok(())
 }
 
-/// Makes the folders, and the folder or file at their end, that a mount needs below a folder which
-/// commands may write. Whatever stands in the way there and is no folder of its own is taken away.
-fn make_place(base: &Path, inside: &Path, is_folder: bool) -> io::Result<OwnedFd> {
-    let mut folder = open_place(base)?;
-    let mut parts = inside.components().peekable();
-    while let Some(part) = parts.next() {
-        let Component::Normal(name) = part else {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        };
-        let last = parts.peek().is_none();
-        let wants_folder = !last || is_folder;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let is_right = |fd: &OwnedFd| {
-            rustix::fs::fstat(fd).is_ok_and(|meta| {
-                let kind = rustix::fs::FileType::from_raw_mode(meta.st_mode);
-                match wants_folder {
-                    true => kind == rustix::fs::FileType::Directory,
-                    false => kind == rustix::fs::FileType::RegularFile,
-                }
-            })
-        };
-        let found = rustix::fs::openat(&folder, name, flags, Mode::empty()).ok();
-        folder = match found.filter(is_right) {
-            Some(found) => found,
-            None => {
-                let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
-                let _ = rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR);
-                if wants_folder {
-                    // The way there is no place to leave anything: it would be lost with the run, where
-                    // a write outside should fail.
-                    rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o555))?;
-                } else {
-                    let make = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                    rustix::fs::openat(&folder, name, make, Mode::from_raw_mode(0o644))?;
-                }
-                rustix::fs::openat(&folder, name, flags, Mode::empty())?
-            }
-        };
+/// Mounts what has the same first name below /tmp. The way to what lies deeper is a file system of this
+/// command's own and read-only: in the run's folder other commands could move it meanwhile, and what was
+/// left on it would be lost with the run, where a write outside should fail.
+fn bring_along(own: &OwnedFd, group: &[Kept]) -> io::Result<()> {
+    if let [kept] = group
+        && kept.rest.as_os_str().is_empty()
+    {
+        return attach(&kept.tree, &mount_point(own, &kept.first, kept.is_folder)?);
     }
-    Ok(folder)
+    let way = empty_folder()?;
+    let make = |kept: &Kept| make_below(&way, &kept.rest, kept.is_folder);
+    let places = group.iter().map(make).collect::<io::Result<Vec<OwnedFd>>>()?;
+    set_tree_read_only(&way)?;
+    attach(&way, &mount_point(own, &group[0].first, true)?)?;
+    group.iter().zip(&places).try_for_each(|(kept, place)| attach(&kept.tree, place))
+}
+
+/// A file system in memory with nothing in it, mounted nowhere yet.
+fn empty_folder() -> io::Result<OwnedFd> {
+    let made = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(made.as_fd(), "mode", "555")?;
+    fsconfig_create(made.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    Ok(fsmount(made.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// Makes the folders, and the folder or file at their end, in a folder that is the caller's alone.
+fn make_below(base: &OwnedFd, inside: &Path, is_folder: bool) -> io::Result<OwnedFd> {
+    let (above, name) = (inside.parent(), inside.file_name());
+    let name = name.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let mut folder = rustix::io::fcntl_dupfd_cloexec(base, 0)?;
+    for part in above.into_iter().flat_map(Path::components) {
+        folder = mount_point(&folder, part.as_os_str(), true)?;
+    }
+    mount_point(&folder, name, is_folder)
+}
+
+/// A folder or file in a folder that something can be mounted on. Commands may write that folder:
+/// whatever stands in the way there and is of another kind is taken away.
+fn mount_point(folder: &OwnedFd, name: &OsStr, is_folder: bool) -> io::Result<OwnedFd> {
+    let wanted = if is_folder { FileType::Directory } else { FileType::RegularFile };
+    let open = || {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+        if kind == wanted { Ok(found) } else { Err(io::Error::from_raw_os_error(libc::EEXIST)) }
+    };
+    open().or_else(|_| {
+        let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR);
+        // Another launcher may make the same meanwhile: what counts is what is there then.
+        if is_folder {
+            let _ = rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o555));
+        } else {
+            let make = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let _ = rustix::fs::openat(folder, name, make, Mode::from_raw_mode(0o644));
+        }
+        open()
+    })
 }
