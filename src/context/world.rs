@@ -16,6 +16,15 @@ pub struct WorldSnapshot {
     pub outline: String,
     /// Files that differ from the Turn's start: path → `added`, `modified`, `deleted`.
     pub changed: BTreeMap<String, &'static str>,
+    /// Protected places that were changed and put back since the last time.
+    pub undone: Vec<String>,
+}
+
+impl WorldSnapshot {
+    /// Whether `now` holds nothing to be told.
+    fn same(&self, now: &Self) -> bool {
+        self.changed == now.changed && self.git == now.git && now.undone.is_empty()
+    }
 }
 
 /// What the model has been told so far.
@@ -29,7 +38,7 @@ impl WorldState {
     pub fn render(&self, now: &WorldSnapshot) -> Option<Item> {
         let body = match &self.told {
             None => full(now),
-            Some(told) if told.changed == now.changed && told.git == now.git => return None,
+            Some(told) if told.same(now) => return None,
             Some(told) => changes(told, now),
         };
         let text = Cap::head(&body, Cap::of("world_state"));
@@ -45,6 +54,7 @@ impl WorldState {
 
 fn full(now: &WorldSnapshot) -> String {
     let mut text = format!("git: {}\n", now.git);
+    text.push_str(&undone(now));
     if !now.changed.is_empty() {
         text.push_str("changed since the start of this Turn:\n");
         for (path, status) in &now.changed {
@@ -56,10 +66,19 @@ fn full(now: &WorldSnapshot) -> String {
     text
 }
 
+/// A line for each look that had to put something back.
+fn undone(now: &WorldSnapshot) -> String {
+    now.undone.iter().map(|line| format!("policy: {line}\n")).collect()
+}
+
 fn changes(told: &WorldSnapshot, now: &WorldSnapshot) -> String {
     let mut text = String::new();
     if told.git != now.git {
         text.push_str(&format!("git: {}\n", now.git));
+    }
+    text.push_str(&undone(now));
+    if told.changed == now.changed {
+        return text;
     }
     text.push_str("changes of this Turn that you have not been told yet:\n");
     for (path, status) in &now.changed {
@@ -106,5 +125,12 @@ mod tests {
         state.told(now.clone());
         now.changed.clear();
         assert!(text(state.render(&now)).contains("back as it was a.rs"));
+        state.told(now.clone());
+        now.undone.push("after the call c1: x".into());
+        let told = "<world_state>\npolicy: after the call c1: x\n</world_state>";
+        assert_eq!(text(state.render(&now)), told);
+        state.told(now.clone());
+        now.undone.clear();
+        assert_eq!(state.render(&now), None);
     }
 }

@@ -15,6 +15,7 @@ mod replayed;
 mod reserve;
 mod step;
 mod turn;
+mod world;
 
 pub use cancel::TurnCancel;
 pub use contexts::{StepContext, TurnConfig, TurnContext};

@@ -1,8 +1,8 @@
 //! Commands that outlive their call, as the Turn sees them: their ends are recorded and told, and none
 //! of them outlives the Turn.
 
-use super::Memory;
 use super::turn::{Turn, failed};
+use super::{Memory, world};
 use crate::context;
 use crate::protocol::{EventMsg, TurnEnd};
 use crate::rollout::{ProcessEndedRecord, Record};
@@ -14,11 +14,14 @@ pub(super) async fn settle(turn: &Turn) -> Result<(), TurnEnd> {
     tell(turn, settled).await
 }
 
-/// Ends whatever still runs, and records it.
-pub(super) async fn end_all(turn: &Turn) -> Result<(), TurnEnd> {
+/// Ends whatever still runs, and records it; what walks of the workspace are under way are waited for.
+pub(super) async fn end_all(turn: &mut Turn) -> Result<(), TurnEnd> {
     let by = if turn.context.cancel.is_cancelled() { "cancelled" } else { "turn_end" };
     let settled = tools::end_all(&turn.parts.world, by).await;
-    tell(turn, settled).await
+    tell(turn, settled).await?;
+    tools::settle_look(&turn.parts.world).await;
+    world::take_late_looks(turn).await;
+    Ok(())
 }
 
 /// Tells the model once a Turn what still runs when it ends; true where there was something to tell. A

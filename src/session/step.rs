@@ -3,9 +3,9 @@
 use super::contexts::StepContext;
 use super::reserve::Reserve;
 use super::turn::{Turn, failed};
-use super::{Memory, ReplayedWorld, emit::Emitter, hooked, processes};
+use super::{Memory, emit::Emitter, hooked, processes, world};
 use crate::clock;
-use crate::context::{self, WorldSnapshot};
+use crate::context;
 use crate::hooks::Hook;
 use crate::model::{self, ModelError, ModelErrorKind, Response};
 use crate::policy::OnDeny;
@@ -16,7 +16,6 @@ use crate::protocol::{
 use crate::rollout::{ApprovalRecord, HookRecord, Record, StepStartedRecord, UsageRecord};
 use crate::tools::{self, CallObserver, Halt, HookObserver, HookPlace, PatchWatch};
 use futures_util::future::BoxFuture;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -57,15 +56,13 @@ pub(super) async fn run(
 
 /// Freezes what this sampling sees.
 async fn capture(
-    turn: &Turn,
+    turn: &mut Turn,
     memory: &mut Memory,
     reserve: Option<Reserve>,
 ) -> Result<StepContext, TurnEnd> {
     processes::settle(turn).await?;
-    let observed = match turn.parts.replayed.clone() {
-        Some(replayed) => look_up(turn, memory, &replayed).await?,
-        None => look(turn, memory).await?,
-    };
+    let observed = world::tell(turn, memory).await?;
+    intact(turn)?;
     let plan = turn.parts.registry.plan();
     let config = &turn.context.config;
     let mut options = config.options.clone();
@@ -74,54 +71,6 @@ async fn capture(
     }
     let prompt = memory.history.compile(&config.instructions, &plan.specs, &options);
     Ok(StepContext { step: turn.ledger.steps, world: observed, plan, prompt, reserve })
-}
-
-/// What the record says was seen at this Step.
-async fn look_up(
-    turn: &Turn,
-    memory: &mut Memory,
-    replayed: &ReplayedWorld,
-) -> Result<WorldSnapshot, TurnEnd> {
-    if let Some(look) = replayed.looks.get(&turn.ledger.steps) {
-        let record = Record::WorldState {
-            step: turn.ledger.steps,
-            full: look.full,
-            sections: look.sections.clone(),
-        };
-        turn.emitter.record(record).await.map_err(failed)?;
-        turn.add_item(memory, look.item.as_ref().clone(), None).await?;
-    }
-    Ok(WorldSnapshot::default())
-}
-
-/// Looks at the world, and tells what is new in it.
-async fn look(turn: &Turn, memory: &mut Memory) -> Result<WorldSnapshot, TurnEnd> {
-    let world = turn.parts.world.clone();
-    let observed = world.with_workspace(|workspace| workspace.observe()).await;
-    let observed = match observed {
-        Ok(observed) => WorldSnapshot {
-            git: observed.git,
-            outline: observed.outline,
-            changed: observed.changed,
-        },
-        Err(error) => {
-            let text = format!("the workspace could not be observed: {error}");
-            turn.emit(EventMsg::Warning { text }).await;
-            WorldSnapshot::default()
-        }
-    };
-    if let Some(item) = memory.world_told.render(&observed) {
-        let sections = BTreeMap::from([
-            ("git".to_owned(), serde_json::json!(observed.git)),
-            ("changed".to_owned(), serde_json::json!(observed.changed)),
-        ]);
-        let full = turn.ledger.steps == 1;
-        let record = Record::WorldState { step: turn.ledger.steps, full, sections };
-        turn.emitter.record(record).await.map_err(failed)?;
-        turn.add_item(memory, item, None).await?;
-        memory.world_told.told(observed.clone());
-    }
-    Ok(observed)
 }
 
 async fn sample(turn: &mut Turn, step: &StepContext) -> Result<Response, TurnEnd> {
@@ -258,7 +207,7 @@ async fn run_calls(
 }
 
 /// Nothing goes on in a tree whose protected places are not what they were.
-fn intact(turn: &Turn) -> Result<(), TurnEnd> {
+pub(super) fn intact(turn: &Turn) -> Result<(), TurnEnd> {
     match turn.parts.world.breach() {
         None => Ok(()),
         Some(message) => {

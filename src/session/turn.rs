@@ -40,6 +40,8 @@ pub(super) struct Turn {
     pub told_processes: bool,
     /// What hooks had to say before the model is asked again.
     pub notes: Vec<Item>,
+    /// Protected places that were put back, which the model was not told yet.
+    pub undone: Vec<String>,
 }
 
 impl Turn {
@@ -101,11 +103,12 @@ pub(super) async fn run(
 ) -> TurnEnd {
     let mut memory = memory.lock().await;
     let ledger = Ledger::default();
-    let (told_processes, notes) = (false, Vec::new());
-    let mut turn = Turn { context, parts, emitter, progress, ledger, told_processes, notes };
+    let (told_processes, notes, undone) = (false, Vec::new(), Vec::new());
+    let mut turn =
+        Turn { context, parts, emitter, progress, ledger, told_processes, notes, undone };
     let end = turn.run(&mut memory, &text).await;
     // However the Turn ends, no command of it goes on.
-    let ended = processes::end_all(&turn).await;
+    let ended = processes::end_all(&mut turn).await;
     match end.and(ended) {
         Ok(()) => TurnEnd::Completed,
         Err(end) => end,
@@ -131,6 +134,7 @@ impl Turn {
                 continue;
             }
             processes::end_all(self).await?;
+            step::intact(self)?;
             let blocked = hooked::stop(self, feedback, attempts).await?;
             let unmet = match blocked {
                 // What is not to end yet is not verified yet.

@@ -3,7 +3,7 @@
 use super::apply_patch::Edit;
 use super::{
     Action, CallContext, CallFacts, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments,
-    denials, processes,
+    denials, look, processes,
 };
 use crate::clock;
 use crate::context::Cap;
@@ -184,7 +184,7 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
         return ToolOutput::failed(why);
     }
     let call = CallRef::command(context.call_id.as_str());
-    if let Err(error) = processes::take_down(&world, call.clone()).await {
+    if let Err(error) = look::take_down(&world, call.clone()).await {
         return ToolOutput::failed(format!(
             "nothing ran: the state of the workspace could not be taken down first ({error})"
         ));
@@ -197,11 +197,11 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
             Ok(live) => attend(live, &command, origin, &how, &context).await,
             Err(error) => (ToolOutput::failed(format!("nothing ran: {error}")), false),
         };
-    let look = processes::look(&world, call, !still_running).await;
+    let look = look::look(&world, call, !still_running).await;
     if let Some(text) = look.text() {
         output.text.push_str(&format!("\n[policy: {text}]\n"));
     }
-    output.warnings.extend(processes::warnings_of(&look));
+    output.warnings.extend(look.warnings());
     output
 }
 

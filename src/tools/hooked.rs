@@ -2,7 +2,7 @@
 //! the calls they are about.
 
 use super::life::{CallObserver, Halt, Judged, judge, plain};
-use super::{Tool, ToolWorld, processes};
+use super::{Tool, ToolWorld, look};
 use crate::context::{self, Cap};
 use crate::hooks::{Answer, Asking, Decision, Hook, HookPoint, Reply};
 use crate::protocol::{
@@ -58,7 +58,7 @@ pub async fn ask_hook(
     let input = input(hook, &place, world, about);
     let call = CallRef::hook(&hook.label());
     if world.hooks.is_live()
-        && let Err(error) = processes::take_down(world, call.clone()).await
+        && let Err(error) = look::take_down(world, call.clone()).await
     {
         let why = format!("the state of the workspace could not be taken down first: {error}");
         let answer = Answer::Erred { why: why.clone(), timed_out: false };
@@ -77,8 +77,8 @@ pub async fn ask_hook(
     let asking = Asking { step: place.step, call_id, input: &input };
     let asked = world.hooks.ask(hook, asking, cancel).await;
     if world.hooks.is_live() {
-        let look = processes::look(world, call, true).await;
-        for text in processes::warnings_of(&look) {
+        let look = look::look(world, call, true).await;
+        for text in look.warnings() {
             observer.warning(format!("the hook {}: {text}", hook.label())).await?;
         }
     }

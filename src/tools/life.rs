@@ -4,6 +4,7 @@
 //! result that carries its id, whatever happens in between, a panic of the tool included.
 
 use super::hooked::{self, HookObserver};
+use super::look::settle_look;
 use super::{Action, CallContext, Prepared, Tool, ToolOutput, ToolPlan, ToolWorld};
 use crate::clock;
 use crate::context::Cap;
@@ -112,7 +113,7 @@ async fn attempt(
     cancel: &CancellationToken,
 ) -> Result<ToolResult, Halt> {
     observer.started(call).await?;
-    if cancel.is_cancelled() {
+    if !goes_on(world, cancel).await {
         return Ok(plain(call, ResultKind::Aborted, "the Turn ended before this call started"));
     }
     if repeated {
@@ -131,6 +132,9 @@ async fn attempt(
         Judged::Go { action, effect, replaced, .. } => (action, effect, replaced),
         Judged::Done(result) => return Ok(result),
     };
+    if !goes_on(world, cancel).await {
+        return Ok(plain(call, ResultKind::Aborted, "the Turn ended before this call started"));
+    }
     if effect {
         observer.before_effect().await?;
     }
@@ -148,11 +152,17 @@ async fn attempt(
     let result = finish(call, output, world, observer).await?;
     let payload = replaced.as_ref().unwrap_or(&call.payload);
     hooked::after(call, payload, &result, world, observer, cancel).await?;
+    Ok(result)
+}
+
+/// Whether the next thing may happen. It happens in the tree that all before it left, protected places put
+/// back; where that failed, nothing begins any more.
+async fn goes_on(world: &Arc<ToolWorld>, cancel: &CancellationToken) -> bool {
+    settle_look(world).await;
     if world.breach().is_some() {
-        // What has not begun yet does not begin any more.
         cancel.cancel();
     }
-    Ok(result)
+    !cancel.is_cancelled()
 }
 
 /// What parsing and judging come to.
@@ -176,6 +186,8 @@ pub(super) async fn judge(
     world: &Arc<ToolWorld>,
     observer: &dyn CallObserver,
 ) -> Result<Judged, Halt> {
+    // The policy asks what became of files.
+    settle_look(world).await;
     let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(payload, world)));
     let result = match prepared {
         Err(panic) => broken(call, Effect::None, &panic_text(&*panic)),

@@ -1,15 +1,16 @@
-//! Commands that outlive their call: the table of them, and what is looked at when one yields or ends.
+//! Commands that outlive their call: the table of them, and their ends.
 //!
 //! At the most [`MAX_LIVE`] run at once. One that has ended stays in the table until the model was told
 //! how; the Turn's end empties it.
 
 use super::ToolWorld;
 use super::denials::Origin;
+use super::look::{Look, look};
 use crate::clock;
 use crate::context::Cap;
 use crate::exec::{Live, ProcessEnd as Ended};
 use crate::protocol::{CallId, ProcessEnd, RuleRef};
-use crate::workspace::{CallRef, WorkspaceError};
+use crate::workspace::CallRef;
 use futures_util::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -193,112 +194,6 @@ fn names(processes: &[Arc<Process>]) -> String {
     processes.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a look at the workspace found, besides what the workspace keeps itself.
-#[derive(Debug, Default)]
-pub struct Look {
-    /// Protected places that were changed and put back.
-    pub undone: Vec<String>,
-    /// Commands that were ended because of that.
-    pub ended: Vec<u32>,
-    pub error: Option<String>,
-}
-
-impl Look {
-    /// For the model and the operator.
-    pub fn text(&self) -> Option<String> {
-        if self.undone.is_empty() && self.ended.is_empty() {
-            return None;
-        }
-        let mut text =
-            format!("protected files were changed and put back: {}", self.undone.join("; "));
-        if !self.ended.is_empty() {
-            let ids: Vec<String> = self.ended.iter().map(ToString::to_string).collect();
-            text.push_str(&format!("; for that, sessions were ended: {}", ids.join(", ")));
-        }
-        Some(text)
-    }
-}
-
-/// Looks at the workspace after a command: what it changed, and whether it left protected places alone.
-///
-/// Putting back must not race with a process. Where something else still runs and a protected place
-/// differs, whatever runs is ended first: one of them did it, and nobody can tell which.
-pub(super) async fn look(world: &Arc<ToolWorld>, call: CallRef, ended: bool) -> Look {
-    let mut look = Look::default();
-    let running = world.processes.running();
-    if !running.is_empty() {
-        match world.with_workspace(|workspace| workspace.protected_differ()).await {
-            Ok(false) => {}
-            Ok(true) => {
-                join_all(running.iter().map(|process| process.end("protected"))).await;
-                look.ended = running.iter().map(|process| process.id).collect();
-            }
-            Err(error) => breached(world, &mut look, &error.to_string()),
-        }
-    }
-    let alone = world.processes.running().is_empty();
-    if alone {
-        put_back(world, &mut look).await;
-    }
-    let looked = world.with_workspace(move |workspace| {
-        if ended {
-            workspace.after_command(&call)?;
-        } else {
-            workspace.while_command_runs(&call)?;
-        }
-        Ok(workspace.has_intruders())
-    });
-    match looked.await {
-        Ok(false) => {}
-        Ok(true) if alone => take_intruders_away(world, &mut look).await,
-        Ok(true) => end_for_intruders(world, &mut look).await,
-        Err(error) => look.error = Some(error.to_string()),
-    }
-    look
-}
-
-/// Puts protected places back as they were. Where that fails, the run is no success any more.
-async fn put_back(world: &Arc<ToolWorld>, look: &mut Look) {
-    match world.with_workspace(|workspace| workspace.put_protected_back()).await {
-        Ok(undone) => look.undone.extend(undone),
-        Err(error) => breached(world, look, &error.to_string()),
-    }
-}
-
-async fn take_intruders_away(world: &Arc<ToolWorld>, look: &mut Look) {
-    match world.with_workspace(|workspace| workspace.take_intruders_away()).await {
-        Ok(undone) => look.undone.extend(undone),
-        Err(error) => breached(world, look, &error.to_string()),
-    }
-}
-
-fn breached(world: &ToolWorld, look: &mut Look, why: &str) {
-    world.breached(why.to_owned());
-    look.error = Some(why.to_owned());
-}
-
-/// A command or hook is about to begin: the start of the Turn and the protected places are taken down, and
-/// what changed before now is not its doing.
-pub(super) async fn take_down(world: &Arc<ToolWorld>, call: CallRef) -> Result<(), WorkspaceError> {
-    world
-        .with_workspace(move |workspace| {
-            workspace.capture_start()?;
-            workspace.watch_protected()?;
-            workspace.command_started(call);
-            Ok(())
-        })
-        .await
-}
-
-/// The walk found protected names that are new, and something still runs that could make them again.
-async fn end_for_intruders(world: &Arc<ToolWorld>, look: &mut Look) {
-    let running = world.processes.running();
-    join_all(running.iter().map(|process| process.end("protected"))).await;
-    look.ended.extend(running.iter().map(|process| process.id));
-    put_back(world, look).await;
-    take_intruders_away(world, look).await;
-}
-
 /// A command that outlived its call and has ended.
 pub struct Settled {
     pub process: ProcessEnd,
@@ -313,7 +208,7 @@ pub async fn settle(world: &Arc<ToolWorld>) -> Vec<Settled> {
         if process.known().recorded {
             continue;
         }
-        let mut warnings = look_after(world, &process).await.map(|look| warnings_of(&look));
+        let mut warnings = look_after(world, &process).await.map(|look| look.warnings());
         if let Some(Ok(end)) = process.live.end()
             && end.left > 0
         {
@@ -333,12 +228,6 @@ pub(super) async fn look_after(world: &Arc<ToolWorld>, process: &Process) -> Opt
         return None;
     }
     Some(look(world, CallRef::command(process.call_id.as_str()), true).await)
-}
-
-pub(super) fn warnings_of(look: &Look) -> Vec<String> {
-    let failed =
-        |error: &String| format!("the workspace could not be looked at after a command: {error}");
-    look.text().into_iter().chain(look.error.as_ref().map(failed)).collect()
 }
 
 /// Ends whatever still runs, all at once, and empties the table.

@@ -3,6 +3,7 @@
 use super::Processes;
 use super::denials::{self, Origin};
 use super::facts::{RuleCounts, WorldFacts};
+use super::look::Looks;
 use crate::exec::{Executor, Refused};
 use crate::hooks::Hooks;
 use crate::policy::Policy;
@@ -47,6 +48,8 @@ pub struct ToolWorld {
     pub limits: ToolLimits,
     /// Commands that outlived their call.
     pub processes: Processes,
+    /// Looks at the workspace that go on beside other work.
+    pub looks: Looks,
     /// How often each rule has allowed a command.
     pub rule_counts: RuleCounts,
     /// What the operator has asked and told at the points of the run.
@@ -75,6 +78,7 @@ impl ToolWorld {
             masker,
             limits,
             processes: Processes::default(),
+            looks: Looks::default(),
             rule_counts: RuleCounts::default(),
             hooks: Hooks::default(),
             breach: Mutex::default(),

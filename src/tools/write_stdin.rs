@@ -5,7 +5,9 @@
 
 use super::exec_command::{Shown, describe, running_headline, shown_bytes};
 use super::processes::{self, Process};
-use super::{Action, CallContext, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments};
+use super::{
+    Action, CallContext, Prepared, Tool, ToolFailure, ToolOutput, ToolWorld, arguments, look,
+};
 use crate::exec::{InputError, Size};
 use crate::protocol::{
     Decision, Effect, PartVerdict, ResultKind, ToolInput, ToolPayload, ToolSpec, Verdict,
@@ -173,7 +175,7 @@ async fn run(arguments: Arguments, process: Arc<Process>, context: CallContext) 
     let look = if over {
         processes::look_after(&world, &process).await
     } else {
-        Some(processes::look(&world, CallRef::command(process.call_id.as_str()), false).await)
+        Some(look::look(&world, CallRef::command(process.call_id.as_str()), false).await)
     };
     let bytes = shown_bytes(arguments.max_output_tokens, &world);
     let shown = Shown { bytes, in_parts: true, world: &world };
@@ -194,7 +196,7 @@ async fn run(arguments: Arguments, process: Arc<Process>, context: CallContext) 
         if let Some(text) = look.text() {
             output.text.push_str(&format!("\n[policy: {text}]\n"));
         }
-        output.warnings.extend(processes::warnings_of(&look));
+        output.warnings.extend(look.warnings());
     }
     if over {
         process.told();

@@ -67,6 +67,11 @@ impl Workspace {
         Ok(Observed { git, outline: self.outline_text.clone().unwrap_or_default(), changed })
     }
 
+    /// Files and folders that the last look at the tree saw; 0 before the first.
+    pub fn size(&self) -> usize {
+        self.captured.as_ref().map_or(0, |captured| captured.track.last.entries().len())
+    }
+
     /// Watches protected places inside writable folders, and what else these rules protect by its name.
     pub fn guard(&mut self, places: Vec<PathBuf>, rules: FileRules) {
         self.guard = Guard::new(places, self.root.path());

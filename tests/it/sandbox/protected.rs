@@ -1,7 +1,7 @@
 //! Protected names that a command makes anywhere in the tree, and what only looks like it.
 
 use super::{MODEL, SETS, place, policy, run};
-use crate::support::{command, patch, script};
+use crate::support::{Sandboxed, command, patch, script};
 use std::fs;
 
 /// What must not stay, and is told.
@@ -74,15 +74,22 @@ fn d86_protected_names_that_a_command_makes_anywhere_are_taken_away_and_told() {
         place.git_init(&place.path("ws"));
         let done = run(&place, &MODEL).finish();
         let told = done.outputs();
+        let undone: Vec<String> = done
+            .world_states()
+            .iter()
+            .filter_map(|(_, sections)| {
+                Some(sections["undone"].as_array()?[0].as_str()?.to_owned())
+            })
+            .collect();
         for name in TAKEN {
             assert!(
                 place.path(&format!("ws/{name}")).symlink_metadata().is_err(),
                 "{set:?}: {name}"
             );
             let line = format!("/ws/{name} was made and is gone again");
-            assert!(told[0].contains(&line), "{set:?}: {name}: {}", told[0]);
+            assert!(undone[0].contains(&line), "{set:?}: {name}: {}", undone[0]);
         }
-        assert_eq!(told[0].matches("gone again").count(), TAKEN.len(), "{set:?}: {}", told[0]);
+        assert_eq!(undone[0].matches("gone again").count(), TAKEN.len(), "{set:?}: {}", undone[0]);
         for (name, text) in
             [("sub/work", "work\n"), ("docs/AGENTS.md", "good\n"), ("copied/page", "page\n")]
         {
@@ -93,7 +100,8 @@ fn d86_protected_names_that_a_command_makes_anywhere_are_taken_away_and_told() {
             assert!(place.exists(&format!("ws/{name}")), "{set:?}: {name}: {}", told[1]);
         }
         // Beside a file that the policy names, nothing comes along.
-        assert_eq!(told[1].matches("gone again").count(), 1, "{set:?}: {}", told[1]);
+        assert_eq!(undone[1].matches("gone again").count(), 1, "{set:?}: {}", undone[1]);
+        assert_eq!(undone.len(), 2, "{set:?}");
         assert!(!place.exists("ws/named/.claude/other.json"), "{set:?}");
         assert!(told[2].contains("protected"), "{set:?}: {}", told[2]);
         let diff = place.read("out/turn.diff");
@@ -117,4 +125,52 @@ fn d86_a_session_that_still_runs_is_ended_before_a_new_protected_name_is_taken_a
     assert!(told.contains("sessions were ended: 1"), "{told}");
     assert!(told.contains("sub/AGENTS.md was made and is gone again"), "{told}");
     assert!(!place.exists("ws/sub/AGENTS.md"), "{told}");
+}
+
+/// A command that makes a file and a protected name, a look for that name, and the end.
+fn looked_at(files: usize) -> (Sandboxed, Vec<(u64, serde_json::Value)>) {
+    let place = place(
+        &policy("", "accept: [reverted]"),
+        &[("a.sh", "mkdir sub; echo evil > sub/AGENTS.md; echo x > made\n")],
+    );
+    for file in 0..files {
+        if file % 100 == 0 {
+            fs::create_dir_all(place.path(&format!("ws/many/{}", file / 100))).unwrap();
+        }
+        fs::write(place.path(&format!("ws/many/{}/{file}", file / 100)), "").unwrap();
+    }
+    let read = "{ tool: read_file, args: { path: sub/AGENTS.md } }";
+    place.write("model.yaml", script(&[&command("sh a.sh"), read, read]));
+    let done = run(&place, &MODEL).finish();
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    let outputs = done.outputs();
+    assert!(!outputs[1].contains("evil") && !outputs[2].contains("evil"), "{outputs:?}");
+    assert_eq!(done.kinds()[1..], ["failed", "failed"], "{outputs:?}");
+    let warned = done.stderr.matches("sub/AGENTS.md was made and is gone again").count();
+    assert_eq!(warned, 1, "{}", done.stderr);
+    let result = done.result();
+    let files = result["changed_files"].as_array().unwrap();
+    let by: Vec<String> =
+        files.iter().map(|file| format!("{}{}", file["path"], file["by"])).collect();
+    assert_eq!(by, [r#""made"["command:call_1_1"]"#], "{result}");
+    let states = done.world_states();
+    (place, states)
+}
+
+#[test]
+fn what_a_command_changed_is_told_with_the_next_request() {
+    let (_place, states) = looked_at(0);
+    let steps: Vec<u64> = states.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, [1, 2], "{states:?}");
+    assert_eq!(states[1].1["changed"]["made"], "added");
+    assert!(states[1].1["undone"][0].as_str().unwrap().contains("sub/AGENTS.md was made"));
+}
+
+#[test]
+fn in_a_large_tree_no_request_waits_for_the_walk_and_what_it_found_is_told_with_the_one_after() {
+    let (_place, states) = looked_at(10_000);
+    let steps: Vec<u64> = states.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, [1, 3], "{states:?}");
+    assert_eq!(states[1].1["changed"]["made"], "added");
+    assert!(states[1].1["undone"][0].as_str().unwrap().contains("sub/AGENTS.md was made"));
 }

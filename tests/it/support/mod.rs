@@ -278,6 +278,15 @@ impl Done<'_> {
             .collect()
     }
 
+    /// What the model was told of the tree: the Step before which, and the sections.
+    pub fn world_states(&self) -> Vec<(u64, Value)> {
+        self.rollout()
+            .iter()
+            .filter(|record| record["type"] == "world_state")
+            .map(|record| (record["step"].as_u64().unwrap(), record["sections"].clone()))
+            .collect()
+    }
+
     /// Kinds of the tool results, in order.
     pub fn kinds(&self) -> Vec<String> {
         self.rollout()
