@@ -102,6 +102,7 @@ pub(super) fn going_parts(
             let hint = "look at the files the message names; the journal says what was to be done";
             unavailable("resume.patch", error.to_string(), hint)
         })?;
+        going.check_protected(folder, &mut workspace)?;
         let files = resume::files_since(&going.past, &recovered, &mut workspace)
             .map_err(|error| unavailable("workspace.open", error.to_string(), ""))?;
         // From here on a signal ends the run in order, and that needs to look.

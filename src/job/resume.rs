@@ -216,6 +216,36 @@ impl Going {
         }
     }
 
+    /// Refuses a tree whose protected places are not what the killed run found them: its command may have
+    /// done that, and nobody was left to undo it.
+    pub fn check_protected(
+        &self,
+        folder: &RunFolder,
+        workspace: &mut Workspace,
+    ) -> Result<(), Box<Outcome>> {
+        const SHOWN: usize = 10;
+        let store = self.old_folder(folder, "store").filter(|_| self.held.is_some());
+        let Some(store) = store.filter(|store| !self.accept_changes && store.is_dir()) else {
+            return Ok(());
+        };
+        let mut found = workspace.protected_since(&store).map_err(|error| {
+            Box::new(Outcome::new(State::Unavailable, "workspace.open", error.to_string()))
+        })?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let more = found.len().saturating_sub(SHOWN);
+        found.truncate(SHOWN);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let text = format!(
+            "the run was killed, and protected places are not what it found them: {}{more}",
+            found.join("; ")
+        );
+        let hint = "a command may have done that, and the runner could not undo it: put them back, \
+                    start again in a fresh checkout, or say that you know with --accept-changes";
+        Err(Box::new(Outcome::new(State::Invalid, "resume.protected", text).hint(hint)))
+    }
+
     /// Removes what the processes of the killed run left behind; `copy` is still worked on.
     pub fn remove_leftovers(&self, folder: &RunFolder) {
         if self.held.is_none() || self.kind == Kind::Fork {

@@ -5,6 +5,7 @@
 //! followed on the way: a folder that a command swapped for a link is taken away first.
 
 use rustix::fs::{CWD, Mode, OFlags};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -61,10 +62,44 @@ struct Stamp {
     changed: (i64, i64),
 }
 
+impl Kept {
+    /// Of what it is, not of when it was changed. Of a file that is too large to be kept, of its size and
+    /// time.
+    fn digest(&self) -> String {
+        match &self.kind {
+            Kind::Folder { mode } => format!("folder {mode:o}"),
+            Kind::File { mode, bytes: Some(bytes) } => {
+                let digest = Sha256::digest(bytes);
+                let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("file {mode:o} {hex}")
+            }
+            Kind::File { mode, bytes: None } => {
+                format!("file {mode:o} {} {:?}", self.stamp.size, self.stamp.modified)
+            }
+            Kind::Link { target } => format!("link {}", target.display()),
+            Kind::Other => format!("other {:o}", self.stamp.mode),
+        }
+    }
+}
+
 impl Guard {
     /// Watches these places, whether they exist or not. Folders that were moved are looked for in `root`.
     pub fn new(places: Vec<PathBuf>, root: &Path) -> Self {
         Self { places, root: root.to_owned(), ..Self::default() }
+    }
+
+    pub fn places(&self) -> &[PathBuf] {
+        &self.places
+    }
+
+    pub fn is_taken(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// A digest of each entry as it was taken down.
+    pub fn digests(&self) -> impl Iterator<Item = (&Path, String)> {
+        let kept = self.kept.iter().flatten();
+        kept.map(|(path, entry)| (path.as_path(), entry.digest()))
     }
 
     /// Takes down what is there. Later calls do nothing.

@@ -37,15 +37,21 @@ impl Workspace {
 
     /// Keeps what is new of the names that a walk saw. One inside another goes with it.
     pub(super) fn note_intruders(&mut self, seen: BTreeSet<Vec<u8>>) {
-        let (Some(rules), Some(captured)) = (&self.intruders.rules, &self.captured) else { return };
+        let Some(captured) = &self.captured else { return };
+        let new = seen.difference(&captured.start.protected).cloned().collect();
+        self.intruders.found = self.new_names(&new);
+    }
+
+    /// Of names that are new, the outermost, or what is in them that the policy does protect.
+    pub(super) fn new_names(&self, new: &BTreeSet<Vec<u8>>) -> Vec<Vec<u8>> {
+        let Some(rules) = &self.intruders.rules else { return Vec::new() };
         let mut tops: Vec<&Vec<u8>> = Vec::new();
-        for path in seen.difference(&captured.start.protected) {
+        for path in new {
             if !tops.last().is_some_and(|outer| is_below(path, outer)) {
                 tops.push(path);
             }
         }
-        let found = tops.into_iter().flat_map(|path| self.protected_in(rules, path.clone()));
-        self.intruders.found = found.collect();
+        tops.into_iter().flat_map(|path| self.protected_in(rules, path.clone())).collect()
     }
 
     /// A place as a whole, or what is in it but the files that the policy names letter by letter.

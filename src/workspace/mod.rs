@@ -7,7 +7,7 @@
 //!
 //! Reading starts at [`Workspace`]. `beneath` is how files are reached, `walk` and `manifest` how
 //! the tree is seen, `start` what is kept of it, `track` who changed it, `guard` and `intruders` what
-//! of it must stay as it is, `changes` what became of it, `commit` how patches are written, `apply` what the operator changes himself, `copy` how a Turn gets a
+//! of it must stay as it is, `witness` what of that a killed run found, `changes` what became of it, `commit` how patches are written, `apply` what the operator changes himself, `copy` how a Turn gets a
 //! tree of its own, `git` how a
 //! repository is read.
 
@@ -38,6 +38,7 @@ mod tests;
 mod track;
 mod trees;
 mod walk;
+mod witness;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

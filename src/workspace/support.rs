@@ -80,9 +80,13 @@ impl Workspace {
 
     /// To be called before a command: takes down what is in the protected places.
     pub fn watch_protected(&mut self) -> Result<(), WorkspaceError> {
+        if self.guard.is_taken() {
+            return Ok(());
+        }
         self.guard
             .take()
-            .map_err(|cause| WorkspaceError::io("keep", b"the protected places", cause))
+            .map_err(|cause| WorkspaceError::io("keep", b"the protected places", cause))?;
+        self.bear_witness()
     }
 
     /// To be called after a command: puts the protected places back, and names what was undone.

@@ -232,6 +232,65 @@ fn d98_a_record_cut_at_every_byte_of_its_last_three_records_is_gone_on_with() {
 }
 
 #[test]
+fn d86_what_a_killed_run_could_not_put_back_is_found_before_another_goes_on() {
+    let policy = "version: 1\nexec: { allow: [\"sh a.sh\", \"true\"] }\nfiles: { read: [\"**\"], write: [\"**\"] }\n\
+                  sandbox: { layers: [landlock, seccomp], accept: [reverted] }\n";
+    let begin = || {
+        let place = Sandboxed::with_policy(policy);
+        place.write(
+            "ws/a.sh",
+            "mkdir -p sub/.claude target; touch sub/mine target/AGENTS.md; echo evil >>.git/config\n\
+             echo evil >.git/hooks/pre-commit; echo evil >sub/AGENTS.md; git status\n\
+             echo >ready; sleep 30\n",
+        );
+        place.write("ws/.gitignore", "target/\n");
+        place.git_init(&place.path("ws"));
+        place.write("model.yaml", script(&[&command("true"), &command("sh a.sh")]));
+        let running = Run::exec(&place, &MODEL).start();
+        eventually("the command is at work", || place.exists("ws/ready"));
+        running.signal("KILL");
+        running.wait(Duration::from_secs(10));
+        // Nothing of the killed run is at work any more.
+        eventually("its command is gone", || !alive_in(&place));
+        place
+    };
+    let place = begin();
+    let refused = resume(&place, "latest", &[]).finish();
+    refused.assert(2, "invalid", "resume.protected");
+    let told = &refused.stderr;
+    for line in
+        [".git/config is not what it was", ".git/hooks/pre-commit is new", "sub/AGENTS.md is new"]
+    {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(told.contains("--accept-changes"), "{told}");
+    for other in ["sub/mine", "target", "index", "refs"] {
+        assert!(!told.contains(other), "{other}: {told}");
+    }
+    // Asked again it says the same; put back by the operator, all is well.
+    resume(&place, "latest", &[]).finish().assert(2, "invalid", "resume.protected");
+    fs::remove_file(place.path("ws/.git/hooks/pre-commit")).unwrap();
+    fs::remove_dir_all(place.path("ws/sub")).unwrap();
+    let config = place.read("ws/.git/config").replace("evil\n", "");
+    place.write("ws/.git/config", &config);
+    place.write("ws/a.sh", "true\n");
+    resume(&place, "latest", &[]).finish().assert(0, "completed", "completed");
+
+    let place = begin();
+    place.write("ws/a.sh", "true\n");
+    resume(&place, "latest", &["--accept-changes"]).finish().assert(0, "completed", "completed");
+    assert!(place.exists("ws/.git/hooks/pre-commit"), "the operator said that he knows");
+}
+
+/// Whether a command is at work in the place's workspace.
+fn alive_in(place: &Sandboxed) -> bool {
+    let workspace = place.path("ws");
+    let folders = fs::read_dir("/proc").unwrap().flatten();
+    let mut at_work = folders.filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok());
+    at_work.any(|cwd| cwd.starts_with(&workspace))
+}
+
+#[test]
 fn d100_killed_in_a_tool_the_resumed_request_has_every_call_answered() {
     let place = Sandboxed::with_policy(POLICY);
     let server = Server::start([
