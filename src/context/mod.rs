@@ -21,6 +21,7 @@ pub const CAPS: &[(&str, usize)] = &[
     ("permissions", 16 * 1024),
     ("environment", 4 * 1024),
     ("world_state", 16 * 1024),
+    ("undone", 4 * 1024),
     ("task", 1024 * 1024),
     ("check_feedback", 24 * 1024),
     ("hook", 20 * 1024),

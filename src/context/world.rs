@@ -66,9 +66,14 @@ fn full(now: &WorldSnapshot) -> String {
     text
 }
 
-/// A line for each look that had to put something back.
+/// A line for each look that had to put something back; bounded, because what changed comes after it.
 fn undone(now: &WorldSnapshot) -> String {
-    now.undone.iter().map(|line| format!("policy: {line}\n")).collect()
+    let lines: String = now.undone.iter().map(|line| format!("policy: {line}\n")).collect();
+    let mut text = Cap::head(&lines, Cap::of("undone"));
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
 }
 
 fn changes(told: &WorldSnapshot, now: &WorldSnapshot) -> String {

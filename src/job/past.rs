@@ -39,6 +39,8 @@ pub struct Past {
     pub unbegun: Vec<ToolCall>,
     /// Paths that the Turns so far have changed, as far as the record knows.
     pub changed: BTreeSet<String>,
+    /// Protected places that were put back after the model was asked for the last time.
+    pub undone: Vec<String>,
     /// Id of the tree that the last Turn left, where its end was recorded.
     pub end_tree: Option<String>,
     /// The commit that the Session began from, empty without git.
@@ -187,6 +189,7 @@ impl PastFold {
             }
             Record::TurnContext(context) => self.past.context = Some(context),
             Record::StepStarted(step) => {
+                self.past.undone.clear();
                 if let Some(turn) = self.past.turns.last_mut() {
                     turn.steps = step.step;
                 }
@@ -197,6 +200,11 @@ impl PastFold {
                 let paths =
                     changed.into_iter().flatten().map(|(path, _)| format!("{prefix}{path}"));
                 self.changed_now.extend(paths);
+                if !sections.contains_key("git") {
+                    let undone = sections.get("undone").and_then(serde_json::Value::as_array);
+                    let lines = undone.into_iter().flatten().filter_map(|line| line.as_str());
+                    self.past.undone.extend(lines.map(str::to_owned));
+                }
             }
             Record::Item { item, .. } => self.item(seq, item),
             Record::Usage(usage) => {

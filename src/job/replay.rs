@@ -307,6 +307,9 @@ fn ends_apart(
         Some(TurnEnd::Failed { reason, message, .. }) if reason.starts_with("model.") => {
             Some(format!("the model failed there ({reason}): {message}"))
         }
+        Some(TurnEnd::Failed { reason, message, .. }) if reason == "sandbox.protected" => {
+            Some(format!("a protected place could not be put back there: {message}"))
+        }
         _ => None,
     };
     let Some(why) = outside else { return (then, now) };

@@ -406,6 +406,7 @@ pub fn files_since(
         };
         lines.push(format!("the commit checked out was {} and is {}", name(&then), name(&now)));
     }
+    lines.extend(past.undone.iter().cloned());
     if !past.changed.is_empty() {
         let mut names: Vec<&str> = past.changed.iter().map(String::as_str).collect();
         let more = names.len().saturating_sub(SHOWN);

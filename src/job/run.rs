@@ -87,6 +87,9 @@ pub async fn run(
     // The Turn ended them; what a broken Turn left behind ends here, before the diff is taken.
     let left = tools::end_all(&world, "turn_end").await;
     watcher.collected.processes.extend(left.into_iter().map(|settled| settled.process));
+    tools::settle_look(&world).await;
+    let late = tools::late_looks(&world).await;
+    watcher.collected.warnings.extend(late.iter().flat_map(|late| late.warnings()));
     world.executor.leave().await;
     let (mut taken, around) = evidence(&world, &verifier, &leftover.masker).await;
     watcher.collected.warnings.extend(taken.untold.iter().cloned());

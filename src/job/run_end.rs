@@ -73,6 +73,12 @@ pub(super) async fn tell(
         None if cut.is_none() && cancel.is_cancelled() => against.push(outcome::out_of_time()),
         None => {}
     }
+    tools::settle_look(ended.world).await;
+    for late in tools::late_looks(ended.world).await {
+        for text in late.warnings() {
+            watcher.tell(EventMsg::Warning { text }, face, controls).await;
+        }
+    }
     against.extend(undo(ended.world, taken, watcher, face, controls).await);
     ended.world.executor.leave().await;
     against

@@ -1,7 +1,7 @@
 //! The hooks of a Turn that are not about a call: at its beginning, about its task, at its end.
 
 use super::Memory;
-use super::step::LifeObserver;
+use super::step::{LifeObserver, intact};
 use super::turn::{Turn, failed};
 use crate::context;
 use crate::hooks::{Answer, Decision, Hook, HookPoint, Reply};
@@ -62,7 +62,9 @@ async fn ask(turn: &Turn, hook: &Hook, about: Value) -> Result<Reply, TurnEnd> {
     let observer = LifeObserver::of(turn);
     let cancel = turn.context.cancel.token();
     let asked = tools::ask_hook(&turn.parts.world, hook, None, about, &observer, cancel);
-    match asked.await.map_err(failed)? {
+    let answer = asked.await.map_err(failed)?;
+    intact(turn)?;
+    match answer {
         Answer::Replied(reply) => Ok(reply),
         Answer::Erred { why, .. } => Err(TurnEnd::Failed {
             reason: format!("hook.{}", hook.point.as_str()),

@@ -18,10 +18,9 @@ pub(super) async fn settle(turn: &Turn) -> Result<(), TurnEnd> {
 pub(super) async fn end_all(turn: &mut Turn) -> Result<(), TurnEnd> {
     let by = if turn.context.cancel.is_cancelled() { "cancelled" } else { "turn_end" };
     let settled = tools::end_all(&turn.parts.world, by).await;
-    tell(turn, settled).await?;
     tools::settle_look(&turn.parts.world).await;
     world::take_late_looks(turn).await;
-    Ok(())
+    tell(turn, settled).await
 }
 
 /// Tells the model once a Turn what still runs when it ends; true where there was something to tell. A

@@ -3,7 +3,7 @@
 use super::contexts::TurnContext;
 use super::emit::Emitter;
 use super::limits::Ledger;
-use super::{Answered, Memory, SessionParts, finish, hooked, processes, reserve, step};
+use super::{Answered, Memory, SessionParts, finish, hooked, processes, reserve, step, world};
 use crate::context::{self, Cap};
 use crate::protocol::{EventMsg, Item, TurnEnd, TurnSummary, Unmet};
 use crate::rollout::{Record, TurnContextRecord};
@@ -109,7 +109,8 @@ pub(super) async fn run(
     let end = turn.run(&mut memory, &text).await;
     // However the Turn ends, no command of it goes on.
     let ended = processes::end_all(&mut turn).await;
-    match end.and(ended) {
+    let recorded = world::record_undone(&turn).await;
+    match end.and(ended).and(recorded) {
         Ok(()) => TurnEnd::Completed,
         Err(end) => end,
     }
@@ -136,6 +137,8 @@ impl Turn {
             processes::end_all(self).await?;
             step::intact(self)?;
             let blocked = hooked::stop(self, feedback, attempts).await?;
+            processes::end_all(self).await?;
+            step::intact(self)?;
             let unmet = match blocked {
                 // What is not to end yet is not verified yet.
                 Some(blocked) if feedback < attempts => vec![blocked],

@@ -8,6 +8,10 @@ use crate::rollout::Record;
 use crate::tools;
 use std::collections::BTreeMap;
 
+/// The section of what was put back. A record that holds nothing else stands at a Turn's end, and the model
+/// was not told it.
+const UNDONE: &str = "undone";
+
 /// Looks at the world, and tells what is new in it.
 pub(super) async fn tell(turn: &mut Turn, memory: &mut Memory) -> Result<WorldSnapshot, TurnEnd> {
     match turn.parts.replayed.clone() {
@@ -37,12 +41,14 @@ async fn look_up(
 async fn look(turn: &mut Turn, memory: &mut Memory) -> Result<WorldSnapshot, TurnEnd> {
     let observed = tools::observe(&turn.parts.world).await;
     take_late_looks(turn).await;
-    let undone = turn.undone.clone();
+    let masker = &turn.parts.world.masker;
+    let mask = |text: String| masker.mask(&text).into_owned();
+    let undone = turn.undone.iter().cloned().map(mask).collect();
     let observed = match observed {
         Ok(observed) => WorldSnapshot {
             git: observed.git,
-            outline: observed.outline,
-            changed: observed.changed,
+            outline: mask(observed.outline),
+            changed: observed.changed.into_iter().map(|(path, how)| (mask(path), how)).collect(),
             undone,
         },
         Err(error) => {
@@ -57,7 +63,7 @@ async fn look(turn: &mut Turn, memory: &mut Memory) -> Result<WorldSnapshot, Tur
             ("changed".to_owned(), serde_json::json!(observed.changed)),
         ]);
         if !observed.undone.is_empty() {
-            sections.insert("undone".to_owned(), serde_json::json!(observed.undone));
+            sections.insert(UNDONE.to_owned(), serde_json::json!(observed.undone));
         }
         let full = turn.ledger.steps == 1;
         let record = Record::WorldState { step: turn.ledger.steps, full, sections };
@@ -67,6 +73,18 @@ async fn look(turn: &mut Turn, memory: &mut Memory) -> Result<WorldSnapshot, Tur
         turn.undone.clear();
     }
     Ok(observed)
+}
+
+/// At a Turn's end: what was put back, and not told the model any more, is recorded for whoever goes on.
+pub(super) async fn record_undone(turn: &Turn) -> Result<(), TurnEnd> {
+    if turn.undone.is_empty() || turn.parts.replayed.is_some() {
+        return Ok(());
+    }
+    let mask = |line: &String| turn.parts.world.masker.mask(line).into_owned();
+    let undone: Vec<String> = turn.undone.iter().map(mask).collect();
+    let sections = BTreeMap::from([(UNDONE.to_owned(), serde_json::json!(undone))]);
+    let record = Record::WorldState { step: turn.ledger.steps, full: false, sections };
+    turn.emitter.record(record).await.map_err(failed)
 }
 
 /// Warns of what walks found that went on beside other work, and keeps it for the model.

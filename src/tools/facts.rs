@@ -97,7 +97,8 @@ impl Facts for CallFacts<'_> {
     }
 
     fn is_unchanged(&self, path: &Path) -> bool {
-        self.world.workspace().is_as_at_start(path)
+        // A session that runs could change it at any moment.
+        self.world.processes.running().is_empty() && self.world.workspace().is_as_at_start(path)
     }
 
     fn git_config(&self, cwd: &Path) -> Option<String> {

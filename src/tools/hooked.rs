@@ -2,7 +2,8 @@
 //! the calls they are about.
 
 use super::life::{CallObserver, Halt, Judged, judge, plain};
-use super::{Tool, ToolWorld, look};
+use super::look::{self, settle_look};
+use super::{Tool, ToolWorld};
 use crate::context::{self, Cap};
 use crate::hooks::{Answer, Asking, Decision, Hook, HookPoint, Reply};
 use crate::protocol::{
@@ -50,7 +51,9 @@ pub async fn ask_hook(
     cancel: &CancellationToken,
 ) -> Result<Answer, Halt> {
     let _alone = world.hooks.alone().await;
-    if cancel.is_cancelled() {
+    settle_look(world).await;
+    // In a tree that is not what it was nothing begins any more; how the run ended is told all the same.
+    if cancel.is_cancelled() || (world.breach().is_some() && hook.point != HookPoint::RunEnd) {
         return Ok(Answer::Cancelled);
     }
     observer.hook_started(hook, call_id).await?;

@@ -4,14 +4,14 @@
 //! all else goes on beside that, while the result is recorded and the model is asked: it holds the
 //! workspace, so whatever wants that next waits for it, and no call begins before it is over.
 
-use super::ToolWorld;
+use super::{ToolWorld, processes};
 use crate::workspace::{By, CallRef, Observed, Workspace, WorkspaceError};
 use futures_util::future::join_all;
 use std::sync::Arc;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
-/// Files and folders of a workspace up to which the next request waits for the walk, so that it tells what
+/// Files of a workspace up to which the next request waits for the walk, so that it tells what
 /// the command changed: a few milliseconds. In a larger one that is told with the request after it; by
 /// size and not by time, so that the same run asks the same every time.
 const SOON: usize = 10_000;
@@ -99,6 +99,20 @@ struct Inner {
     found: Vec<LateLook>,
 }
 
+impl Looks {
+    async fn keep(&self, late: LateLook) {
+        self.inner.lock().await.keep(late);
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, late: LateLook) {
+        if late.look.text().is_some() || late.look.error.is_some() {
+            self.found.push(late);
+        }
+    }
+}
+
 struct Walk {
     call: CallRef,
     look: JoinHandle<Look>,
@@ -117,7 +131,7 @@ struct Front {
 /// Putting back must not race with a process. Where something else still runs and a protected place
 /// differs, whatever runs is ended first: one of them did it, and nobody can tell which.
 pub(super) async fn look(world: &Arc<ToolWorld>, call: CallRef, ended: bool) -> Look {
-    settle_look(world).await;
+    settle_walk(world).await;
     let mut look = Look::default();
     let running = world.processes.running();
     if running.is_empty() && ended {
@@ -163,7 +177,8 @@ async fn begin(world: &Arc<ToolWorld>, call: CallRef) -> Look {
         let mut workspace = of_walk.workspace();
         let mut look = Look::default();
         look.add(&of_walk, workspace.put_protected_back());
-        let before = (workspace.size() > SOON).then(|| workspace.observe().ok()).flatten();
+        let is_late = workspace.size() > SOON && workspace.has_outline();
+        let before = is_late.then(|| workspace.observe().ok()).flatten();
         let _ = sender.send(Front { look, before });
         walk(&of_walk, &mut workspace, &after)
     });
@@ -172,10 +187,14 @@ async fn begin(world: &Arc<ToolWorld>, call: CallRef) -> Look {
             world.looks.inner.lock().await.walk = Some(Walk { call, look: walk, before });
             look
         }
-        Err(_) => match walk.await {
-            Ok(look) => look,
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        },
+        Err(_) => {
+            // It broke before it had put anything back.
+            world.breached("the look after a command broke".into());
+            match walk.await {
+                Ok(look) => look,
+                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+            }
+        }
     }
 }
 
@@ -189,8 +208,20 @@ fn walk(world: &ToolWorld, workspace: &mut Workspace, call: &CallRef) -> Look {
     look
 }
 
-/// Waits for the walk that is under way, if one is.
+/// Waits until the tree is looked at after all that has ended: sessions that nobody looked after yet, and
+/// the walk that is under way.
 pub async fn settle_look(world: &Arc<ToolWorld>) {
+    settle_walk(world).await;
+    for process in world.processes.not_looked_after() {
+        let Some(look) = processes::look_after(world, &process).await else { continue };
+        settle_walk(world).await;
+        let call = CallRef::command(process.call_id.as_str());
+        world.looks.keep(LateLook { call, look }).await;
+    }
+}
+
+/// Waits for the walk that is under way, if one is.
+async fn settle_walk(world: &Arc<ToolWorld>) {
     let mut inner = world.looks.inner.lock().await;
     let Some(walk) = &mut inner.walk else { return };
     let mut look = Look::default();
@@ -199,9 +230,7 @@ pub async fn settle_look(world: &Arc<ToolWorld>) {
         Err(panic) => look.breached(world, format!("the look after a command broke: {panic}")),
     }
     let Some(Walk { call, .. }) = inner.walk.take() else { return };
-    if look.text().is_some() || look.error.is_some() {
-        inner.found.push(LateLook { call, look });
-    }
+    inner.keep(LateLook { call, look });
 }
 
 /// What walks found since the last time; that of one that is still under way comes later.

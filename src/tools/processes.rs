@@ -131,6 +131,13 @@ impl Processes {
         self.all().into_iter().filter(|process| !process.is_over()).collect()
     }
 
+    /// Those that have ended since the workspace was looked at.
+    pub(super) fn not_looked_after(&self) -> Vec<Arc<Process>> {
+        let mut all = self.all();
+        all.retain(|process| process.is_over() && !process.known().looked_after);
+        all
+    }
+
     pub fn find(&self, id: u32) -> Option<Arc<Process>> {
         self.all().into_iter().find(|process| process.id == id)
     }

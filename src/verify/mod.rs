@@ -108,7 +108,10 @@ impl Verifier {
                 Ok(undone)
             })
             .await
-            .map_err(|error| VerifyFailure::broken("workspace.restore", error.to_string()))?;
+            .map_err(|error| {
+                world.breached(error.to_string());
+                VerifyFailure::broken("workspace.restore", error.to_string())
+            })?;
         if !undone.is_empty() {
             let text = format!("the checks changed files; undone: {}", undone.join(", "));
             send(notes, VerifyEvent::Warning(text)).await;

@@ -85,7 +85,7 @@ pub struct StartChanges {
 impl Workspace {
     /// Compare the tree as it is now with the start.
     pub fn turn_changes(&mut self) -> Result<TurnChanges, WorkspaceError> {
-        let mut walked = self.walk_again()?;
+        let mut walked = self.walk_again(false)?;
         let manifest = std::mem::take(&mut walked.manifest);
         // What no command or patch accounts for is from outside, unless a command still runs.
         let calls = self.running_calls();

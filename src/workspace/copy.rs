@@ -43,6 +43,7 @@ impl Workspace {
             protected: None,
             max_entries: self.limits.entries,
             threads: self.limits.threads,
+            closed_before: None,
             stopped,
         })?;
         let unseen = walked.unseen.iter();

@@ -1,7 +1,8 @@
 //! What can go wrong at the door to the files, as values that say what, where, why and what now.
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
@@ -65,6 +66,11 @@ pub(crate) fn go_on(stopped: &AtomicBool) -> Result<(), WorkspaceError> {
         return Err(WorkspaceError::io("finish the look at", b".", cause));
     }
     Ok(())
+}
+
+/// [`shown`] of a path.
+pub(crate) fn named(path: &Path) -> String {
+    shown(path.as_os_str().as_bytes())
 }
 
 /// Why a planned patch was not committed.

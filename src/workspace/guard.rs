@@ -4,11 +4,13 @@
 //! The processes of a command have ended by then, so nothing races with the putting back. No link is
 //! followed on the way: a folder that a command swapped for a link is taken away first.
 
+use super::error::named;
 use rustix::fs::{CWD, Mode, OFlags};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,7 +136,7 @@ impl Guard {
                     fs::create_dir_all(parent)?;
                 }
                 fs::rename(&found, path)?;
-                told.push(format!("{} was moved and is back", path.display()));
+                told.push(format!("{} was moved and is back", named(path)));
             }
         }
         Ok(told)
@@ -144,11 +146,20 @@ impl Guard {
     pub fn put_back(&mut self) -> io::Result<Vec<String>> {
         let Some(kept) = &self.kept else { return Ok(Vec::new()) };
         let mut undone = self.bring_back()?;
+        // First what keeps the runner from looking into a folder.
+        for (path, entry) in kept {
+            let mode = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir);
+            let mode = mode.map(|meta| meta.permissions().mode() & 0o7777);
+            if matches!((&entry.kind, mode), (Kind::Folder { mode }, Some(now)) if *mode != now) {
+                restore(path, entry)?;
+                undone.push(format!("{} was changed and is put back", named(path)));
+            }
+        }
         let now = self.all()?;
         // What was not there goes first, deepest first, so that folders are empty when their turn comes.
         for path in now.iter().rev().filter(|path| !kept.contains_key(*path)) {
             remove(path)?;
-            undone.push(format!("{} was made and is gone again", path.display()));
+            undone.push(format!("{} was made and is gone again", named(path)));
         }
         let mut restored = Vec::new();
         for (path, entry) in kept {
@@ -156,7 +167,7 @@ impl Guard {
                 continue;
             }
             if restore(path, entry)? {
-                undone.push(format!("{} was changed and is put back", path.display()));
+                undone.push(format!("{} was changed and is put back", named(path)));
             }
             restored.push(path.clone());
         }
@@ -279,7 +290,44 @@ fn read_no_follow(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Takes a file or folder away, also from a folder that a command has closed.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let denied = io::ErrorKind::PermissionDenied;
+    in_parent(path, || match try_remove(path) {
+        Err(error) if error.kind() == denied => open_below(path).and_then(|()| try_remove(path)),
+        done => done,
+    })
+}
+
+/// Does something with an entry of a folder; where the folder is closed to its owner, after opening it.
+fn in_parent<T>(path: &Path, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match (work(), path.parent()) {
+        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(parent)?;
+            work()
+        }
+        (done, _) => done,
+    }
+}
+
+/// Gives a folder's owner all rights to it. No link is followed.
+fn open_up(folder: &Path) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(CWD, folder, flags, Mode::empty())?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode) | Mode::RWXU;
+    // A descriptor that only names a folder takes no mode; its name in /proc does.
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)?)
+}
+
+fn open_below(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
+        return Ok(());
+    }
+    open_up(path)?;
+    fs::read_dir(path)?.flatten().try_for_each(|entry| open_below(&entry.path()))
+}
+
+fn try_remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -294,7 +342,7 @@ fn restore(path: &Path, entry: &Kept) -> io::Result<bool> {
         Kind::Folder { mode } => {
             if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
                 remove(path)?;
-                fs::DirBuilder::new().mode(*mode).create(path)?;
+                in_parent(path, || fs::DirBuilder::new().mode(*mode).create(path))?;
             }
             fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
             Ok(true)
@@ -304,13 +352,13 @@ fn restore(path: &Path, entry: &Kept) -> io::Result<bool> {
                 return Ok(false);
             }
             remove(path)?;
-            symlink(target, path)?;
+            in_parent(path, || symlink(target, path))?;
             Ok(true)
         }
         Kind::File { mode, bytes: Some(bytes) } => restore_file(path, *mode, bytes),
         Kind::File { bytes: None, .. } | Kind::Other => Err(io::Error::other(format!(
             "{} was changed and is too large to have been kept",
-            path.display()
+            named(path)
         ))),
     }
 }
@@ -324,8 +372,8 @@ fn restore_file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<bool> {
     // A new file in its place: writing into the old one would also write into its hard links.
     remove(path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(0o600))?;
-    let mut file = fs::File::from(file);
+    let create = || Ok(rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(0o600))?);
+    let mut file = fs::File::from(in_parent(path, create)?);
     file.write_all(bytes)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.sync_all()?;

@@ -7,9 +7,10 @@
 //! whatever tools and tests put there, and nobody's agent looks for its rules in them.
 
 use super::Workspace;
-use super::error::WorkspaceError;
+use super::error::{WorkspaceError, named};
 use super::guard::remove;
-use super::manifest::is_below;
+use super::manifest::{Manifest, is_below};
+use super::walk::Walked;
 use crate::policy::FileRules;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -23,6 +24,10 @@ use std::sync::Arc;
 pub(super) struct Intruders {
     rules: Option<FileRules>,
     found: Vec<Vec<u8>>,
+    /// Folders that a command had closed to their owner, and the walk opened.
+    opened: BTreeSet<Vec<u8>>,
+    /// Why a place that a command left could not be looked at.
+    blind: Option<(Vec<u8>, String)>,
 }
 
 impl Workspace {
@@ -35,11 +40,25 @@ impl Workspace {
         self.intruders.rules.as_ref()
     }
 
-    /// Keeps what is new of the names that a walk saw. One inside another goes with it.
-    pub(super) fn note_intruders(&mut self, seen: BTreeSet<Vec<u8>>) {
+    /// Keeps what is new of the names that a walk saw. One inside another goes with it. Where the walk was
+    /// to see everything (`now`), a place that it could not look at is kept as well.
+    pub(super) fn note_intruders(&mut self, walked: &Walked, now: Option<&Manifest>) {
         let Some(captured) = &self.captured else { return };
-        let new = seen.difference(&captured.start.protected).cloned().collect();
-        self.intruders.found = self.new_names(&new);
+        let start = &captured.start;
+        let new = walked.protected.difference(&start.protected).cloned().collect();
+        let closed = start.closed();
+        let as_before = |now: &Manifest, path: &[u8]| {
+            let now = now.find(path).map(|entry| entry.stamp);
+            closed.get(path).is_some_and(|then| *then == now)
+        };
+        let hidden = now.and_then(|now| {
+            let place = walked.unseen.iter().find(|place| !as_before(now, &place.path))?;
+            Some((place.path.clone(), place.why.clone()))
+        });
+        let found = self.new_names(&new);
+        self.intruders.found = found;
+        self.intruders.blind = hidden;
+        self.intruders.opened.extend(walked.opened.iter().cloned());
     }
 
     /// Of names that are new, the outermost, or what is in them that the policy does protect.
@@ -69,25 +88,34 @@ impl Workspace {
     /// The same after commands that have no say in the work, whose changes are no one's: with a walk of
     /// its own.
     pub fn take_new_intruders_away(&mut self) -> Result<Vec<String>, WorkspaceError> {
-        let seen = self.walk_again()?.protected;
-        self.note_intruders(seen);
+        let mut walked = self.walk_again(true)?;
+        let manifest = std::mem::take(&mut walked.manifest);
+        self.note_intruders(&walked, Some(&manifest));
         self.take_intruders_away()
     }
 
-    /// Whether the last look found protected names that are new.
+    /// Whether the last look found protected names that are new, or had to look where a command did not
+    /// want it to.
     pub fn has_intruders(&self) -> bool {
-        !self.intruders.found.is_empty()
+        let Intruders { found, opened, blind, .. } = &self.intruders;
+        !found.is_empty() || !opened.is_empty() || blind.is_some()
     }
 
     /// Takes away what the last look found, and names it. No process of a command may run.
     pub fn take_intruders_away(&mut self) -> Result<Vec<String>, WorkspaceError> {
         let found = std::mem::take(&mut self.intruders.found);
-        let mut told = Vec::new();
+        let opened = std::mem::take(&mut self.intruders.opened);
+        let blind = self.intruders.blind.take();
+        let mut told: Vec<String> = Vec::new();
+        for inside in opened {
+            let path = self.root().join(OsStr::from_bytes(&inside));
+            told.push(format!("{} was closed to its owner and is open again", named(&path)));
+        }
         for inside in &found {
             let path = self.root().join(OsStr::from_bytes(inside));
             let taken = self.real_parents(&path).and_then(|()| remove(&path));
             taken.map_err(|cause| WorkspaceError::io("take away", inside, cause))?;
-            told.push(format!("{} was made and is gone again", path.display()));
+            told.push(format!("{} was made and is gone again", named(&path)));
         }
         if let Some(captured) = self.captured.as_mut().filter(|_| !found.is_empty()) {
             let track = &mut captured.track;
@@ -96,7 +124,14 @@ impl Workspace {
             track.touched.retain(|path, _| stays(path));
             track.last = Arc::new(track.last.without(&found));
         }
-        Ok(told)
+        match blind {
+            None => Ok(told),
+            Some((inside, why)) => Err(WorkspaceError::io(
+                "look, for protected names, into",
+                &inside,
+                std::io::Error::other(why),
+            )),
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::git::{GitPlace, Head, ObjectFormat, Oid, head_of_nested, read_bounded
 use super::kept::{Fate, KeptRef, read_kept};
 use super::manifest::{Flags, Manifest, Stamp};
 use super::rules::{self, RULE_FILE_LIMIT, Rules};
-use super::walk::{Known, Unseen, WalkInput, walk};
+use super::walk::{Closed, Known, Unseen, WalkInput, walk};
 
 /// Times this close to a look may stay the same through one more change.
 const RACY_SLACK: i64 = 20_000_000;
@@ -73,6 +73,13 @@ pub(crate) struct Start {
 pub(crate) struct Lost(pub(crate) String);
 
 impl Start {
+    /// What could not be looked at, as far as it was known.
+    pub(crate) fn closed(&self) -> Closed {
+        let stamp = |path: &[u8]| self.manifest.find(path).map(|entry| entry.stamp);
+        let unseen = self.unseen.iter().map(|place| &place.path);
+        unseen.map(|path| (path.clone(), stamp(path))).collect()
+    }
+
     pub(crate) fn capture(workspace: &Workspace) -> Result<Self, WorkspaceError> {
         let git = workspace.git.as_ref();
         let mut faults = Vec::new();
@@ -86,6 +93,7 @@ impl Start {
             tracked: index.as_ref(),
             known: None,
             protected: workspace.protection(),
+            closed_before: None,
             max_entries: workspace.limits.entries,
             threads: workspace.limits.threads,
             stopped: &workspace.stopped,

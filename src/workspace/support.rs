@@ -67,9 +67,15 @@ impl Workspace {
         Ok(Observed { git, outline: self.outline_text.clone().unwrap_or_default(), changed })
     }
 
-    /// Files and folders that the last look at the tree saw; 0 before the first.
+    /// Files that the last look at the tree saw; 0 before the first.
     pub fn size(&self) -> usize {
-        self.captured.as_ref().map_or(0, |captured| captured.track.last.entries().len())
+        let entries = self.captured.iter().flat_map(|captured| captured.track.last.entries());
+        entries.filter(|entry| entry.stamp.has_content()).count()
+    }
+
+    /// Whether what [`Workspace::observe`] tells of the tree is that of an earlier moment.
+    pub fn has_outline(&self) -> bool {
+        self.outline_text.is_some()
     }
 
     /// Watches protected places inside writable folders, and what else these rules protect by its name.

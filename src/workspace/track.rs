@@ -161,7 +161,7 @@ impl Workspace {
     /// One walk after a command ended: what it changed. While other commands run, they are named
     /// as well, since nobody can tell them apart.
     pub fn after_command(&mut self, call: &CallRef) -> Result<Vec<ChangedPath>, WorkspaceError> {
-        let changed = self.look_at_command(call)?;
+        let changed = self.look_at_command(call, true)?;
         if let Some(captured) = &mut self.captured {
             captured.track.running.remove(call);
         }
@@ -173,23 +173,29 @@ impl Workspace {
         &mut self,
         call: &CallRef,
     ) -> Result<Vec<ChangedPath>, WorkspaceError> {
-        self.look_at_command(call)
+        self.look_at_command(call, false)
     }
 
-    fn look_at_command(&mut self, call: &CallRef) -> Result<Vec<ChangedPath>, WorkspaceError> {
+    fn look_at_command(
+        &mut self,
+        call: &CallRef,
+        ended: bool,
+    ) -> Result<Vec<ChangedPath>, WorkspaceError> {
         let running = &self.captured()?.track.running;
         let began = running.values().min().copied();
         let mut calls: BTreeSet<CallRef> = running.keys().cloned().collect();
         calls.insert(call.clone());
         let calls: Vec<CallRef> = calls.into_iter().collect();
-        let walked = self.walk_again()?;
-        self.note_intruders(walked.protected);
-        self.take_look(walked.manifest, &calls, began)
+        let mut walked = self.walk_again(ended)?;
+        let manifest = std::mem::take(&mut walked.manifest);
+        self.note_intruders(&walked, ended.then_some(&manifest));
+        self.take_look(manifest, &calls, began)
     }
 
-    /// Walk the tree by the rules of the start.
-    pub(super) fn walk_again(&self) -> Result<Walked, WorkspaceError> {
+    /// Walk the tree by the rules of the start. With `opens`, folders that a command closed are opened.
+    pub(super) fn walk_again(&self, opens: bool) -> Result<Walked, WorkspaceError> {
         let start = &self.captured()?.start;
+        let closed = opens.then(|| start.closed());
         walk(&WalkInput {
             root: &self.root,
             exclude: &self.excluded,
@@ -198,6 +204,7 @@ impl Workspace {
             tracked: start.index.as_ref(),
             known: Some(&start.known),
             protected: self.protection(),
+            closed_before: closed.as_ref(),
             max_entries: self.limits.entries,
             threads: self.limits.threads,
             stopped: &self.stopped,

@@ -5,14 +5,14 @@
 //! `ignore` crate goes by whole paths; its matcher is used here, its walker is not.) A file that
 //! vanishes in between is not there; what cannot be looked at is told, never passed over.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, accessat, chmod, openat};
 use rustix::io::Errno;
 
 use super::beneath::{Root, stat_in};
@@ -24,6 +24,9 @@ use super::read::read_small_in;
 use super::rules::{RULE_FILE_LIMIT, RuleMap, Rules, converting};
 use crate::policy::FileRules;
 
+/// What the owner of a folder needs to look into it; to take something away he needs all.
+const OWNER: u32 = 0o500;
+
 /// Folders nested deeper than this are told as not looked at.
 const MAX_DEPTH: usize = 512;
 
@@ -34,6 +37,9 @@ pub struct Unseen {
     pub path: Vec<u8>,
     pub why: String,
 }
+
+/// Places that could not be looked at, with what was known of them.
+pub(crate) type Closed = HashMap<Vec<u8>, Option<Stamp>>;
 
 /// What the first walk learns and all later ones keep to.
 #[derive(Debug, Default)]
@@ -58,6 +64,9 @@ pub(crate) struct WalkInput<'a> {
     pub(crate) protected: Option<&'a FileRules>,
     pub(crate) max_entries: usize,
     pub(crate) threads: usize,
+    /// Folders that their owner may not look into are opened to him, but for these as they were: in looks
+    /// for what must not stay, which could hide there.
+    pub(crate) closed_before: Option<&'a Closed>,
     /// Once it is set, the walk gives up.
     pub(crate) stopped: &'a AtomicBool,
 }
@@ -72,6 +81,8 @@ pub(crate) struct Walked {
     pub(crate) with_git: BTreeSet<Vec<u8>>,
     /// What has a protected name, ignored or not, in the folders that were walked.
     pub(crate) protected: BTreeSet<Vec<u8>>,
+    /// Folders that had to be opened to be looked into.
+    pub(crate) opened: BTreeSet<Vec<u8>>,
 }
 
 /// How a folder is looked at.
@@ -145,6 +156,7 @@ fn merge(parts: Vec<Walked>) -> Option<Walked> {
         whole.unseen.extend(part.unseen);
         whole.with_git.extend(part.with_git);
         whole.protected.extend(part.protected);
+        whole.opened.extend(part.opened);
     }
     whole.manifest.sort();
     whole.unseen.sort_by(|left, right| left.path.cmp(&right.path));
@@ -164,6 +176,7 @@ impl Worker<'_> {
         if full || self.input.stopped.load(Ordering::Relaxed) {
             return;
         }
+        self.open_to_owner(&mut job);
         let folder = match open_folder(job.parent.as_fd(), &job.name) {
             Ok(folder) => Arc::new(folder),
             Err(Errno::NOENT) => return,
@@ -188,6 +201,37 @@ impl Worker<'_> {
             } else if job.regard == Regard::Normal && !job.path.is_empty() {
                 self.out.with_git.insert(job.path.clone());
             }
+        }
+    }
+
+    /// A command that takes the right to look into a folder from its owner takes it from the runner, too.
+    fn open_to_owner(&mut self, job: &mut Job) {
+        let (Some(closed), Some(stamp)) = (self.input.closed_before, &mut job.stamp) else {
+            return;
+        };
+        let as_before = |then: &Option<Stamp>| then.is_none_or(|then| then == *stamp);
+        if stamp.mode & OWNER == OWNER || closed.get(&job.path).is_some_and(as_before) {
+            return;
+        }
+        let looks = Access::READ_OK | Access::EXEC_OK;
+        if accessat(&job.parent, &job.name, looks, AtFlags::EACCESS).is_ok() {
+            // The superuser may.
+            return;
+        }
+        let open = || {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let folder = openat(&job.parent, &job.name, flags, Mode::empty())?;
+            // A descriptor that only names the folder takes no mode; its name in /proc does.
+            chmod(
+                format!("/proc/self/fd/{}", folder.as_raw_fd()),
+                Mode::from(stamp.mode) | Mode::RWXU,
+            )?;
+            rustix::fs::fstat(&folder)
+        };
+        // Where it cannot be opened, it is told as not looked at.
+        if let Ok(stat) = open() {
+            *stamp = Stamp::of(&stat);
+            self.out.opened.insert(job.path.clone());
         }
     }
 

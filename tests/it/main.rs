@@ -15,6 +15,7 @@ mod hooks;
 mod killed;
 mod live;
 mod long;
+mod looks;
 #[cfg(target_os = "linux")]
 mod memory;
 mod messages;

@@ -13,6 +13,7 @@ use super::{Confinement, Hidden, LayerError, Mounts};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags,
 };
+use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use rustix::mount::{fsconfig_create, fsconfig_set_string, fsmount, fsopen};
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -363,7 +364,7 @@ fn bring_along(own: &OwnedFd, group: &[Kept]) -> io::Result<()> {
 /// A file system in memory with nothing in it, mounted nowhere yet.
 fn empty_folder() -> io::Result<OwnedFd> {
     let made = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(made.as_fd(), "mode", "555")?;
+    fsconfig_set_string(made.as_fd(), "mode", "755")?;
     fsconfig_create(made.as_fd())?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     Ok(fsmount(made.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
@@ -393,13 +394,16 @@ fn mount_point(folder: &OwnedFd, name: &OsStr, is_folder: bool) -> io::Result<Ow
     open().or_else(|_| {
         let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
         let _ = rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR);
-        // Another launcher may make the same meanwhile: what counts is what is there then.
-        if is_folder {
-            let _ = rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o555));
+        let made = if is_folder {
+            rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o755))
         } else {
             let make = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            let _ = rustix::fs::openat(folder, name, make, Mode::from_raw_mode(0o644));
+            rustix::fs::openat(folder, name, make, Mode::from_raw_mode(0o644)).map(drop)
+        };
+        match made {
+            // Another launcher may make the same meanwhile: what counts is what is there.
+            Ok(()) | Err(Errno::EXIST) => open(),
+            Err(error) => Err(error.into()),
         }
-        open()
     })
 }

@@ -86,7 +86,7 @@ fn d86_protected_names_that_a_command_makes_anywhere_are_taken_away_and_told() {
                 place.path(&format!("ws/{name}")).symlink_metadata().is_err(),
                 "{set:?}: {name}"
             );
-            let line = format!("/ws/{name} was made and is gone again");
+            let line = format!("/ws/{} was made and is gone again", name.replace('\n', "\\n"));
             assert!(undone[0].contains(&line), "{set:?}: {name}: {}", undone[0]);
         }
         assert_eq!(undone[0].matches("gone again").count(), TAKEN.len(), "{set:?}: {}", undone[0]);
