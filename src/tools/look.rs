@@ -11,9 +11,9 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
-/// Files of a workspace up to which the next request waits for the walk, so that it tells what
-/// the command changed: a few milliseconds. In a larger one that is told with the request after it; by
-/// size and not by time, so that the same run asks the same every time.
+/// Files of a workspace up to which the next request waits for the walk, so that it tells what the command
+/// changed: a few milliseconds. In a larger one that is told with the request after it; by size and not by
+/// time, so that the same run asks the same every time.
 const SOON: usize = 10_000;
 
 /// What a look at the workspace found, besides what the workspace keeps itself.
