@@ -23,7 +23,7 @@ use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
@@ -69,6 +69,15 @@ impl RunInput {
     /// Whether anything untrusted is, or was in an earlier run, part of what the model reads.
     fn is_untrusted(&self) -> bool {
         !self.untrusted_data.is_empty() || self.going.as_ref().is_some_and(Going::was_untrusted)
+    }
+
+    /// A refusal once a signal has arrived; [`prepare`] says which one.
+    pub(super) fn go_on(&self) -> Result<(), Refusal> {
+        // The signal is told before this is set: whoever sees it finds the signal as well.
+        match self.stopped.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(unavailable("interrupted", "the run was interrupted before it began", "")),
+        }
     }
 }
 
