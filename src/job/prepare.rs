@@ -157,9 +157,14 @@ pub async fn prepare(
     };
     let Made { place, exec_grades, parts, parent } = match made {
         Ok(made) => made,
-        Err(refusal) => {
+        Err(mut refusal) => {
             // A run that is refused leaves nothing behind.
-            folder.discard();
+            if let Some(left) = folder.discard() {
+                refusal.message.push_str(&format!(
+                    "; {} is left: a file was still being copied into it; remove it",
+                    left.display()
+                ));
+            }
             return Err(refusal);
         }
     };
@@ -232,7 +237,9 @@ impl Place {
         let exclude: Vec<PathBuf> =
             artifacts.map(|artifacts| artifacts.path().to_owned()).into_iter().collect();
         let (from, to) = (self.workspace.clone(), folder.copy.clone());
-        let copied = isolate::copy(from, to, folder.store.clone(), exclude).await;
+        let copied =
+            isolate::copy(from, to, folder.store.clone(), exclude, folder.is_copied_to.clone())
+                .await;
         let notes = copied.map_err(|error| {
             unavailable(
                 "isolate.copy",
