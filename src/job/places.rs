@@ -90,12 +90,7 @@ fn is_ours(pattern: &FilePattern) -> bool {
 
 /// Protected places inside writable folders: the operator's own, those that the policy names, git's and
 /// the agents' wherever they exist, and at the top of the workspace also where they do not.
-fn protected(
-    policy: &Policy,
-    around: &Surroundings,
-    input: &mut PlanInput,
-    stopped: &AtomicBool,
-) {
+fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput, stopped: &AtomicBool) {
     let files = policy.files();
     let top = policy.workspace();
     let mut places = around.protected.clone();
@@ -221,12 +216,7 @@ impl Found {
         found
     }
 
-    fn walk(
-        &mut self,
-        base: &Path,
-        globs: &[(&FilePattern, GlobMatcher)],
-        stopped: &AtomicBool,
-    ) {
+    fn walk(&mut self, base: &Path, globs: &[(&FilePattern, GlobMatcher)], stopped: &AtomicBool) {
         let Ok(base) = base.canonicalize() else { return };
         let mut counts = vec![0usize; globs.len()];
         let mut looked = 0;
@@ -347,9 +337,8 @@ mod tests {
         };
         let found = |stopped| {
             let input = plan_input(&policy, &around, &AtomicBool::new(stopped));
-            [&input.write, &input.hidden].map(|places| {
-                places.iter().filter(|place| place.starts_with(&workspace)).count()
-            })
+            [&input.write, &input.hidden]
+                .map(|places| places.iter().filter(|place| place.starts_with(&workspace)).count())
         };
         assert_eq!(found(false), [10, 10]);
         assert_eq!(found(true), [0, 0]);
