@@ -10,6 +10,15 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// The monotonic clock as time since some moment: for a signal's handler, which may call nothing more.
+pub fn monotonic() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for one time; the call is allowed in a signal handler, and this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
+}
+
 /// Now on the wall clock, for comparing with times that came from outside (Retry-After, mtime).
 pub fn wall() -> SystemTime {
     SystemTime::now()

@@ -15,10 +15,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Some senders of a signal send it twice at once: to the process, and to the group it is in.
+/// Some senders of a signal send it twice at once: to the process, and to the group it is in. It counts
+/// when the signals came, not when the thread had its turn.
 const SAME: Duration = Duration::from_millis(50);
 
 const HEARD: [(libc::c_int, Signal); 3] =
@@ -48,7 +49,8 @@ impl Phase {
 
 struct State {
     phase: Phase,
-    first: Option<(Signal, Instant)>,
+    /// With the time it came at, by [`clock::monotonic`].
+    first: Option<(Signal, Duration)>,
     listeners: Vec<mpsc::Sender<Signal>>,
     artifacts: Option<Arc<Artifacts>>,
 }
@@ -160,8 +162,36 @@ fn exchange(number: libc::c_int, to: &libc::sigaction) -> io::Result<libc::sigac
     }
 }
 
+/// What the handler tells the thread, in one write that a pipe takes whole or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Message {
+    number: libc::c_int,
+    at: Duration,
+}
+
+impl Message {
+    const LENGTH: usize = 16;
+
+    fn bytes(self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[..4].copy_from_slice(&self.number.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.at.subsec_nanos().to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.at.as_secs().to_ne_bytes());
+        bytes
+    }
+
+    fn read(from: &mut impl Read) -> io::Result<Self> {
+        let (mut number, mut nanos, mut secs) = ([0; 4], [0; 4], [0; 8]);
+        for part in [&mut number[..], &mut nanos, &mut secs] {
+            from.read_exact(part)?;
+        }
+        let at = Duration::new(u64::from_ne_bytes(secs), u32::from_ne_bytes(nanos));
+        Ok(Self { number: libc::c_int::from_ne_bytes(number), at })
+    }
+}
+
 extern "C" fn handler(number: libc::c_int) {
-    let byte = number as u8;
+    let message = Message { number, at: clock::monotonic() }.bytes();
     // SAFETY: write may be called in a handler; errno is what it was afterwards.
     unsafe {
         #[cfg(target_os = "linux")]
@@ -169,7 +199,7 @@ extern "C" fn handler(number: libc::c_int) {
         #[cfg(not(target_os = "linux"))]
         let errno = libc::__error();
         let before = *errno;
-        libc::write(PIPE.load(Ordering::Relaxed), (&raw const byte).cast(), 1);
+        libc::write(PIPE.load(Ordering::Relaxed), message.as_ptr().cast(), message.len());
         *errno = before;
     }
 }
@@ -178,12 +208,9 @@ extern "C" fn handler(number: libc::c_int) {
 fn listen(mut pipe: File) {
     loop {
         if waits(&pipe, time_left()) {
-            let mut byte = [0];
-            if pipe.read_exact(&mut byte).is_err() {
-                return;
-            }
-            let named = HEARD.iter().find(|(number, _)| *number == libc::c_int::from(byte[0]));
-            named.iter().for_each(|(_, signal)| take(*signal));
+            let Ok(Message { number, at }) = Message::read(&mut pipe) else { return };
+            let named = HEARD.iter().find(|(heard, _)| *heard == number);
+            named.iter().for_each(|(_, signal)| take(*signal, at));
         } else if time_left() == Some(Duration::ZERO) {
             last_resort();
         }
@@ -202,17 +229,16 @@ fn waits(pipe: &File, limit: Option<Duration>) -> bool {
 fn time_left() -> Option<Duration> {
     let state = state();
     let (_, at) = state.first?;
-    Some(state.phase.patience()?.saturating_sub(clock::now().saturating_duration_since(at)))
+    Some(state.phase.patience()?.saturating_sub(clock::monotonic().saturating_sub(at)))
 }
 
-fn take(signal: Signal) {
-    let now = clock::now();
+fn take(signal: Signal, at: Duration) {
     let mut state = state();
     match state.first {
-        Some((_, first)) if now.saturating_duration_since(first) >= SAME => end(signal),
+        Some((_, first)) if is_another(first, at) => end(signal),
         Some(_) => {}
         None => {
-            state.first = Some((signal, now));
+            state.first = Some((signal, at));
             for listener in state.listeners.drain(..) {
                 // Whoever does not listen any more has ended.
                 let _ = listener.try_send(signal);
@@ -220,6 +246,11 @@ fn take(signal: Signal) {
             ARRIVED.store(true, Ordering::Release);
         }
     }
+}
+
+/// Handlers interrupt each other: the later signal may be the first that was told.
+fn is_another(first: Duration, at: Duration) -> bool {
+    first.abs_diff(at) >= SAME
 }
 
 /// Whatever holds up a run that is no run yet, it has held it up for long enough.
@@ -247,4 +278,28 @@ fn last_resort() {
 /// At once. Launchers see their sockets close and kill what is left.
 fn end(signal: Signal) -> ! {
     std::process::exit(i32::from(exit::status(crate::protocol::State::Interrupted(signal))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_is_told_when_a_signal_came() {
+        let (reader, writer) = pipe().unwrap();
+        let (first, second) = (Duration::new(7, 999_999_999), Duration::new(8, 60_000_000));
+        for at in [first, second] {
+            let bytes = Message { number: libc::SIGTERM, at }.bytes();
+            File::from(writer.try_clone().unwrap()).write_all(&bytes).unwrap();
+        }
+        let mut reader = File::from(reader);
+        // Both are read at the same moment, and are two signals all the same.
+        for at in [first, second] {
+            let told = Message::read(&mut reader).unwrap();
+            assert_eq!(told, Message { number: libc::SIGTERM, at });
+        }
+        assert!(is_another(first, second));
+        assert!(!is_another(first, first + Duration::from_millis(49)));
+        assert!(!is_another(first, first - Duration::from_millis(1)));
+    }
 }

@@ -5,6 +5,7 @@
 //! reads it as well. A domain of Landlock is ours if the process that made it is a command of ours.
 
 use super::sandbox::landlock_abi;
+use crate::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::netlink::{AUDIT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -15,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// The first Landlock ABI that logs.
 const LOGS: i32 = 7;
@@ -26,10 +28,10 @@ const LANDLOCK_DOMAIN: u16 = 1424;
 /// Domains kept, and refusals of each.
 const MAX_DOMAINS: usize = 256;
 const MAX_REFUSALS: usize = 64;
-/// Nanoseconds that a record may be late.
-const LATE: i64 = 20_000_000;
+/// How late a record may be; waited for only where nothing has come of a command.
+const LATE: Duration = Duration::from_millis(200);
 /// The same for the answer to a question.
-const PATIENCE: i64 = 100_000_000;
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Something that Landlock refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,10 +78,14 @@ impl Audit {
         let mut domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
         // A number may come again; the newest domain is the living command's.
         let is_ours = |domain: &Domain| domain.maker == Some(process);
+        // A thread of the kernel's sends it, and may be on its way, with records of others before it.
+        let begun = clock::now();
         self.take_in_all(&mut domains);
-        if !domains.iter().any(is_ours) {
-            // A thread of the kernel's sends it, and may be on its way.
-            wait(&self.socket, LATE);
+        while !domains.iter().any(is_ours) {
+            let passed = clock::now().saturating_duration_since(begun);
+            if !wait(&self.socket, LATE.saturating_sub(passed)) {
+                break;
+            }
             self.take_in_all(&mut domains);
         }
         let ours = domains.iter().rposition(is_ours);
@@ -98,10 +104,11 @@ impl Audit {
     }
 }
 
-/// Until something has come, for no longer than this.
-fn wait(socket: &OwnedFd, nanoseconds: i64) {
+/// Until something has come, for no longer than this; false where nothing has.
+fn wait(socket: &OwnedFd, limit: Duration) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::IN)];
-    let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: nanoseconds }));
+    let limit = Timespec::try_from(limit).ok();
+    limit.is_some_and(|limit| matches!(poll(&mut fds, Some(&limit)), Ok(1..)))
 }
 
 fn bound(groups: u32) -> io::Result<OwnedFd> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How long the child may take for each of its steps. It can be stopped by whoever may signal it, and its
 /// keeper would not see any more that the runner is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The child's last word before the exec, in front of what it says where that fails.
 const ABOUT_TO_EXEC: &[u8] = b" ";
 
@@ -129,24 +129,28 @@ impl Ready {
             .channel
             .write_all(&length.to_le_bytes())
             .and_then(|()| self.channel.write_all(frame));
-        let said = read_within(self.errors)?;
-        if said.as_deref() == Some(ABOUT_TO_EXEC) {
+        let (said, closed) = read_within(self.errors)?;
+        if closed && said == ABOUT_TO_EXEC {
             return Ok(Ok(self.pid));
         }
         // SAFETY: our own child, not reaped yet.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        if said == ABOUT_TO_EXEC {
+            // It may just have begun: it counts as a command that was killed.
+            return Ok(Ok(self.pid));
+        }
         tree::reap_blocking(self.pid);
         let never = |errno: i32, cause: &str| Report::ExecFailed { errno, cause: cause.into() };
-        Ok(Err(match said.as_deref() {
-            Some([]) => never(0, "it was killed before its program ran"),
-            Some(said) => serde_json::from_slice(said)?,
-            None => never(libc::ETIMEDOUT, "it was stopped before its program ran"),
+        Ok(Err(match said.as_slice() {
+            _ if !closed => never(libc::ETIMEDOUT, "it was stopped before its program ran"),
+            [] => never(0, "it was killed before its program ran"),
+            said => serde_json::from_slice(said)?,
         }))
     }
 }
 
-/// What comes out of a pipe until it is closed; `None` where that takes too long.
-fn read_within(pipe: OwnedFd) -> io::Result<Option<Vec<u8>>> {
+/// What comes out of a pipe, and whether it was closed before that took too long.
+fn read_within(pipe: OwnedFd) -> io::Result<(Vec<u8>, bool)> {
     let start = crate::clock::now();
     let mut pipe = std::fs::File::from(pipe);
     let mut said = Vec::new();
@@ -154,13 +158,13 @@ fn read_within(pipe: OwnedFd) -> io::Result<Option<Vec<u8>>> {
         let mut ready = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
         match unsafe { libc::poll(&raw mut ready, 1, milliseconds_left(start)) } {
-            0 => return Ok(None),
+            0 => return Ok((said, false)),
             1 => {}
             _ => continue,
         }
         let mut chunk = [0u8; 4096];
         match pipe.read(&mut chunk)? {
-            0 => return Ok(Some(said)),
+            0 => return Ok((said, true)),
             read => said.extend_from_slice(&chunk[..read]),
         }
     }

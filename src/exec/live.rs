@@ -12,7 +12,7 @@ use super::log::{LogEnd, LogPipe, OutputLog};
 use super::order::{CONTROL_INT, CONTROL_KILL, CONTROL_TERM, Report};
 use super::pty::{self, Size};
 use super::runner::{Finished, ProcessEnd};
-use super::streams::Input;
+use super::streams::{Input, Output};
 use crate::clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,12 +22,17 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a tree that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_millis(1_500);
-/// How long readers wait for the pipes to close once the launcher says that everything has ended, and
-/// once it says that something could not be ended and may hold them open for ever.
+/// How long no byte may come before readers stop waiting for the pipes to close once the launcher says
+/// that everything has ended, and once it says that something could not be ended and may hold them open
+/// for ever.
 const READER_GRACE: Duration = Duration::from_secs(1);
 const READER_GRACE_LEFT: Duration = Duration::from_millis(200);
+/// How long they may take in all: a stranger may hold a pipe and write for ever, a disk may hang.
+const READER_LIMIT: Duration = Duration::from_secs(10);
+/// The same for a command that a run ends on its own way to the end.
+const READER_LIMIT_CANCELLED: Duration = Duration::from_secs(1);
 /// How long the launcher itself may take after a kill before we stop listening to it.
-pub(super) const LAUNCHER_GRACE: Duration = Duration::from_secs(6);
+const LAUNCHER_GRACE: Duration = Duration::from_secs(6);
 /// Input that a command has not read yet; more is refused.
 const MAX_UNREAD: usize = 256 * 1024;
 
@@ -91,7 +96,13 @@ pub struct End {
     pub left: u32,
     /// The limit that it was ended for, in words.
     pub exceeded: Option<String>,
+    /// Something still held its output open when the reading ended: its end may be missing.
+    pub unread: bool,
 }
+
+/// What is said of an output whose end may be missing.
+pub const UNREAD: &str =
+    "the output may lack its end: something outside the command still holds it open";
 
 enum Ask {
     Write(Vec<u8>),
@@ -320,13 +331,17 @@ impl Attendant {
     async fn run(&mut self, timeout: Duration, began: Instant) {
         let ended = self.until_the_end(timeout).await;
         let left = matches!(ended, Some(Report::Ended { left: 0, .. }));
-        let grace = if left { READER_GRACE } else { READER_GRACE_LEFT };
-        let _ = tokio::time::timeout(grace, self.drain()).await;
+        let quiet = if left { READER_GRACE } else { READER_GRACE_LEFT };
+        let limit = match self.early {
+            Some(ProcessEnd::Cancelled) => READER_LIMIT_CANCELLED,
+            _ => READER_LIMIT,
+        };
+        let unread = !self.drain(quiet, limit).await;
         if ended.is_none() {
             // It gave no report: what it kept is ended for certain only when it is gone.
             let _ = tokio::time::timeout(LAUNCHER_GRACE, self.launched.gone.wait()).await;
         }
-        let end = self.verdict(ended, clock::now().saturating_duration_since(began));
+        let end = self.verdict(ended, clock::now().saturating_duration_since(began), unread);
         let log = match self.log.take() {
             Some(log) => Some(log.end().await),
             None => None,
@@ -449,18 +464,18 @@ impl Attendant {
         self.shared.state().input_open = false;
     }
 
-    /// Reads what is still in the pipes.
-    async fn drain(&mut self) {
-        let output = &mut self.launched.output;
-        while output.is_open() {
-            catch_up(&mut self.log).await;
-            if let Some((stream, chunk)) = output.next().await {
-                self.shared.took(stream, chunk, &mut self.log);
-            }
-        }
+    /// Reads what is still in the pipes, until they close; false where that was given up.
+    async fn drain(&mut self, quiet: Duration, limit: Duration) -> bool {
+        let Self { launched, shared, log, inbox, .. } = self;
+        drain(&mut launched.output, shared, log, inbox, quiet, limit).await
     }
 
-    fn verdict(&self, ended: Option<Report>, duration: Duration) -> Result<End, ExecError> {
+    fn verdict(
+        &self,
+        ended: Option<Report>,
+        duration: Duration,
+        unread: bool,
+    ) -> Result<End, ExecError> {
         let (own, stragglers, left, exceeded) = match ended {
             Some(Report::Ended { code: Some(code), stragglers, left, exceeded, .. }) => {
                 (ProcessEnd::Exited(code), stragglers, left, exceeded)
@@ -472,8 +487,54 @@ impl Attendant {
             _ if self.early.is_some() => (ProcessEnd::Signaled(libc::SIGKILL), 0, 1, None),
             _ => return Err(ExecError::Launcher("it ended without a report".into())),
         };
-        Ok(End { end: self.early.unwrap_or(own), duration, stragglers, left, exceeded })
+        let end = self.early.unwrap_or(own);
+        Ok(End { end, duration, stragglers, left, exceeded, unread })
     }
+}
+
+async fn drain(
+    output: &mut Output,
+    shared: &Shared,
+    log: &mut Option<LogPipe>,
+    inbox: &mut mpsc::UnboundedReceiver<Ask>,
+    quiet: Duration,
+    limit: Duration,
+) -> bool {
+    let over = tokio::time::sleep(limit);
+    tokio::pin!(over);
+    let mut is_held = true;
+    // Time that passed says nothing where nobody looked meanwhile: there is one more look after it.
+    let mut last_look = false;
+    while output.is_open() {
+        let behind = log.as_ref().is_some_and(LogPipe::is_behind);
+        let wait = if last_look { Duration::ZERO } else { quiet };
+        tokio::select! {
+            biased;
+            () = &mut over => return false,
+            ask = inbox.recv(), if is_held => {
+                is_held = ask.is_some();
+                if matches!(ask, None | Some(Ask::End)) {
+                    over.set(tokio::time::sleep(limit.min(READER_LIMIT_CANCELLED)));
+                }
+            }
+            chunk = output.next(), if !behind => {
+                last_look = false;
+                if let Some((stream, chunk)) = chunk {
+                    shared.took(stream, chunk, log);
+                }
+            }
+            // The time that the disk takes is not the pipe's.
+            () = catch_up(log), if behind => {}
+            () = tokio::time::sleep(wait), if !behind => {
+                if last_look {
+                    return false;
+                }
+                last_look = true;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    true
 }
 
 async fn write(input: &Option<Input>, bytes: &[u8]) -> std::io::Result<usize> {
@@ -486,5 +547,88 @@ async fn write(input: &Option<Input>, bytes: &[u8]) -> std::io::Result<usize> {
 async fn catch_up(log: &mut Option<LogPipe>) {
     if let Some(log) = log {
         log.catch_up().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::streams;
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// A command's output that is read to its end, and how.
+    struct Reading {
+        output: Output,
+        shared: Shared,
+        asks: mpsc::UnboundedSender<Ask>,
+        inbox: mpsc::UnboundedReceiver<Ask>,
+    }
+
+    impl Reading {
+        fn new() -> (Self, OwnedFd) {
+            let (out, stdout) = streams::output_pipe().unwrap();
+            let (err, _) = streams::pipe().unwrap();
+            let state = State {
+                capture: Capture::new(4096),
+                limit: 4096,
+                total: 0,
+                unread_input: 0,
+                input_open: false,
+                end: None,
+                log: None,
+            };
+            let (asks, inbox) = mpsc::unbounded_channel();
+            let shared = Shared { state: Mutex::new(state) };
+            let output = Output::pipes(out, err).unwrap();
+            (Self { output, shared, asks, inbox }, stdout)
+        }
+
+        /// Whether it was read to its end, and the bytes read.
+        async fn drain(&mut self, quiet: Duration, limit: Duration) -> (bool, u64) {
+            let Self { output, shared, inbox, .. } = self;
+            let whole = drain(output, shared, &mut None, inbox, quiet, limit).await;
+            (whole, self.shared.state().total)
+        }
+    }
+
+    /// Somebody who writes for as long as anybody reads.
+    fn stranger(stdout: OwnedFd) -> std::thread::JoinHandle<()> {
+        std::thread::spawn(move || {
+            let mut pipe = std::fs::File::from(stdout);
+            while pipe.write_all(&[b'x'; 4096]).is_ok() {}
+        })
+    }
+
+    #[tokio::test]
+    async fn what_is_in_the_pipe_is_read_though_no_time_is_left() {
+        let (mut reading, stdout) = Reading::new();
+        let length = rustix::pipe::fcntl_getpipe_size(&stdout).unwrap();
+        std::fs::File::from(stdout).write_all(&vec![b'x'; length]).unwrap();
+        assert_eq!(reading.drain(Duration::ZERO, LONG).await, (true, length as u64));
+    }
+
+    #[tokio::test]
+    async fn a_pipe_that_stays_open_is_given_up_and_what_came_is_kept() {
+        let (mut reading, stdout) = Reading::new();
+        let mut held = std::fs::File::from(stdout);
+        held.write_all(b"begun").unwrap();
+        assert_eq!(reading.drain(Duration::from_millis(10), LONG).await, (false, 5));
+    }
+
+    #[tokio::test]
+    async fn who_writes_for_ever_is_not_listened_to_for_ever() {
+        let (mut reading, stdout) = Reading::new();
+        let writer = stranger(stdout);
+        let (whole, _) = reading.drain(LONG, Duration::from_millis(50)).await;
+        assert!(!whole);
+        // Nor is one that does not write once the run ends.
+        reading.asks.send(Ask::End).unwrap();
+        let (whole, _) = reading.drain(LONG, LONG).await;
+        assert!(!whole);
+        drop(reading);
+        writer.join().unwrap();
     }
 }

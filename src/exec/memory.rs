@@ -36,6 +36,19 @@ pub(super) struct Memory {
 struct Search {
     shared: u64,
     next: Option<Instant>,
+    /// With what it found, the last look found too much.
+    exceeded: bool,
+}
+
+impl Search {
+    /// What processes share is added up from parts that were asked for one after another, while pages go
+    /// from one to the other: it counts once a second look, with a search of its own, says the same.
+    fn confirms(&mut self, exceeded: bool) -> bool {
+        if exceeded {
+            self.next = None;
+        }
+        std::mem::replace(&mut self.exceeded, exceeded) && exceeded
+    }
 }
 
 impl Memory {
@@ -48,10 +61,14 @@ impl Memory {
         self.limit
     }
 
-    /// Whether these processes hold more than they may.
+    /// Whether these processes hold more than they may. To be asked time and again.
     pub(super) fn is_exceeded(&self, tree: &[i32]) -> bool {
         let own: u64 = tree.iter().map(|pid| own_pages(*pid)).sum();
-        own > self.limit || own + self.shared(tree, own) > self.limit
+        if own > self.limit {
+            return true;
+        }
+        let exceeded = own + self.shared(tree, own) > self.limit;
+        self.search.borrow_mut().confirms(exceeded)
     }
 
     fn shared(&self, tree: &[i32], own: u64) -> u64 {
@@ -228,6 +245,16 @@ fn page_size() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shared_counts_only_once_two_looks_in_a_row_agree() {
+        let mut search = Search::default();
+        let looks = [true, false, true, true];
+        assert_eq!(looks.map(|exceeded| search.confirms(exceeded)), [false, false, false, true]);
+        search.next = Some(crate::clock::now());
+        search.confirms(true);
+        assert_eq!(search.next, None, "the next look searches itself");
+    }
 
     #[test]
     fn mappings_are_told_by_device_inode_and_path() {

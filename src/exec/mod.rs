@@ -45,7 +45,7 @@ pub use host::Host;
 pub use launched::Wiring;
 pub use launcher::LAUNCHER_ARG;
 pub use launchers::Launchers;
-pub use live::{End, InputError, Live};
+pub use live::{End, InputError, Live, UNREAD};
 pub use log::{LogEnd, OutputLog, OutputLogs};
 pub use operator::OperatorCommand;
 pub use programs::CleanPath;
@@ -54,11 +54,14 @@ pub use pty::Size;
 pub use runner::{Beside, Executor, ExecutorConfig, Finished, ProcessEnd, RunLimits};
 pub use starter::launcher_main;
 
-/// What can go wrong before a command has run at all.
+/// What can go wrong before a command is known to run.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ExecError {
     #[error("the launcher could not be started: {0}")]
     Launcher(String),
+    /// It had its order.
+    #[error("whether the command ran is not known: its launcher {0}")]
+    Unknown(String),
     #[error("the sandbox refused to start the command: {layer}: {cause}")]
     Sandbox { layer: String, cause: String },
     #[error("{program} could not be started: {cause}")]

@@ -6,7 +6,7 @@ use super::environment::Environment;
 use super::host::{Host, Local, Work};
 use super::launched::{Launched, Waiting, Wiring};
 use super::launchers::Launchers;
-use super::live::{Bounds, End, LAUNCHER_GRACE, Live};
+use super::live::{Bounds, End, Live};
 use super::log::{LogEnd, OutputLogs};
 use super::order::{Finding, Order, ProbeOrder, Report, Setting};
 use super::sandbox::{Confinement, Identity, Sandbox};
@@ -50,6 +50,14 @@ pub struct Executor {
 /// shorter one has it for itself.
 const SHORT: Duration = Duration::from_millis(5);
 
+/// How long a launcher may take to say that a command has begun: more than each step of its child may take,
+/// so that what the launcher knows comes first. A machine that stands still is no answer.
+const ANSWER: Duration = Duration::from_secs(20);
+/// What is left of that once the run ends.
+const ANSWER_CANCELLED: Duration = Duration::from_secs(1);
+/// The same for the probe, after which a run is refused.
+const PROBE_ANSWER: Duration = Duration::from_secs(30);
+
 /// A launcher that got ready for a command like the one before.
 struct Ahead {
     waiting: Waiting,
@@ -87,6 +95,8 @@ pub struct Finished {
     pub left: u32,
     /// The limit that it was ended for, in words.
     pub exceeded: Option<String>,
+    /// Something still held its output open when the reading ended: its end may be missing.
+    pub unread: bool,
     /// What became of its log, where one is kept.
     pub log: Option<LogEnd>,
 }
@@ -101,6 +111,7 @@ impl Finished {
             stragglers: end.stragglers,
             left: end.left,
             exceeded: end.exceeded,
+            unread: end.unread,
         }
     }
 }
@@ -153,7 +164,7 @@ impl Executor {
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Finished, ExecError> {
-        self.start(permit, Wiring::Closed, limits).await?.finished(cancel).await
+        self.start_unless(permit, Wiring::Closed, limits, cancel).await?.finished(cancel).await
     }
 
     /// A launcher at work on an order, and its first report: the one that got ready for it, or a new one.
@@ -209,6 +220,42 @@ impl Executor {
         self.begin(permit, wiring, limits, 0).await
     }
 
+    /// The same; a cancel does not wait for long for a launcher that does not answer.
+    pub async fn start_unless(
+        &self,
+        permit: ExecPermit,
+        wiring: Wiring,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Live, ExecError> {
+        self.unless(cancel, self.begin(permit, wiring, limits, 0)).await
+    }
+
+    async fn unless(
+        &self,
+        cancel: &CancellationToken,
+        beginning: impl Future<Output = Result<Live, ExecError>>,
+    ) -> Result<Live, ExecError> {
+        let cancelled = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(ANSWER_CANCELLED).await;
+        };
+        tokio::select! {
+            biased;
+            begun = beginning => begun,
+            () = cancelled => Err(self.no_answer("had not answered when the run ended")),
+        }
+    }
+
+    /// An order that was given and that nothing was heard of. What it started ends with our end of the
+    /// launcher's socket.
+    fn no_answer(&self, why: &str) -> ExecError {
+        // Somebody stopped it, or the one that it was to come from. An order that it finds later is
+        // of no effect.
+        self.config.launchers.forget();
+        ExecError::Unknown(why.into())
+    }
+
     /// Runs one permitted command that reads `input` and whose standard output is an answer, of which
     /// the first `answer` bytes are kept apart.
     pub async fn converse(
@@ -219,7 +266,8 @@ impl Executor {
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Finished, ExecError> {
-        let live = self.begin(permit, Wiring::Open, limits, answer).await?;
+        let beginning = self.begin(permit, Wiring::Open, limits, answer);
+        let live = self.unless(cancel, beginning).await?;
         // One that has ended by now reads nothing.
         let _ = live.feed(input);
         live.finished(cancel).await
@@ -255,17 +303,14 @@ impl Executor {
         })?;
         let timeout = attributes.timeout.map_or(limits.timeout, |own| own.min(limits.timeout));
         let launched = self.launch(&setting, &mut order, wiring);
-        let Ok(launched) = tokio::time::timeout(LAUNCHER_GRACE, launched).await else {
-            // Somebody stopped it, or the one that it was to come from. An order that it finds later is
-            // of no effect.
-            self.config.launchers.forget();
-            return Err(ExecError::Launcher("it did not answer in time".into()));
+        let Ok(launched) = tokio::time::timeout(ANSWER, launched).await else {
+            return Err(self.no_answer("did not answer in time"));
         };
         let (launched, report) = launched?;
         let process = match report {
             Some(Report::Started { pid }) => pid,
             Some(report) => return Err(refusal(report)),
-            None => return Err(ExecError::Launcher("it ended before the command started".into())),
+            None => return Err(ExecError::Unknown("ended before it said so".into())),
         };
         let log = self.logs.as_ref().map(|logs| logs.open(&permit.command().display()));
         let bounds = Bounds { timeout, output: limits.output, answer };
@@ -286,7 +331,7 @@ impl Executor {
     ) -> Result<Vec<Finding>, ExecError> {
         let setting = Setting { confinement, probe: Some(probe), ..Setting::default() };
         let mut waiting = Waiting::start(launchers, setting, Wiring::Closed).await?;
-        let report = tokio::time::timeout(LAUNCHER_GRACE, waiting.reports.next()).await;
+        let report = tokio::time::timeout(PROBE_ANSWER, waiting.reports.next()).await;
         match report {
             Ok(Some(Report::Probed { findings })) => Ok(findings),
             Ok(Some(refused @ Report::Refused { .. })) => Err(refusal(refused)),

@@ -3,7 +3,7 @@
 use super::answer::{self, Answer};
 use super::{Asked, Asking, Hook};
 use crate::clock;
-use crate::exec::{Executor, Finished, OperatorCommand, ProcessEnd, RunLimits};
+use crate::exec::{Executor, Finished, OperatorCommand, ProcessEnd, RunLimits, UNREAD};
 use crate::policy::Network;
 use crate::rollout::{HookRecord, Masker};
 use serde_json::Value;
@@ -92,7 +92,7 @@ impl Runner {
         let limits = RunLimits { timeout: hook.timeout, output: OUTPUT };
         let running =
             self.executor.converse(command.permit(), bytes, MAX_ANSWER, limits, cancel).await;
-        running.map_err(|error| format!("it could not be started: {error}"))
+        running.map_err(|error| format!("it could not be run: {error}"))
     }
 
     fn judge(&self, hook: &Hook, finished: &Finished) -> Answer {
@@ -124,6 +124,7 @@ impl Runner {
         let mask = |text: &str| self.masker.mask(text).into_owned();
         match answer::read(hook.point, &finished.output.answer, &mask) {
             Ok(reply) => Answer::Replied(reply),
+            Err(why) if finished.unread => erred(format!("{why} ({UNREAD})")),
             Err(why) => erred(why),
         }
     }

@@ -8,6 +8,7 @@ use crate::exec::sandbox::{Grade, Layers, NoSandbox, Plan, SYSTEM_READ, Sandbox,
 use crate::exec::{Audit, CleanPath, Launchers};
 use crate::policy::SandboxLevel;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// What is to be looked at; everything from outside is in here already.
 pub struct ToExamine {
@@ -71,7 +72,9 @@ pub async fn examine(asked: ToExamine) -> Result<Examination, String> {
         git_dirs: ground.git_dirs.clone(),
         repository: repository_around(&workspace),
     };
-    let plan = Plan::new(places::plan_input(&policy, &around));
+    // A signal ends this at once, with all of it.
+    let never = AtomicBool::new(false);
+    let plan = Plan::new(places::plan_input(&policy, &around, &never));
     let tried = Tried::new(&asked.launchers, &policy, &plan, &folder).await;
     folder.remove_working_folders();
     let _ = std::fs::remove_dir_all(&folder.dir);

@@ -7,6 +7,8 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Folders of one run.
 #[derive(Debug, Clone)]
@@ -24,6 +26,8 @@ pub struct RunFolder {
     pub store: PathBuf,
     /// The copy that the Turn works on with `isolate: copy`; removed at the end.
     pub copy: PathBuf,
+    /// Somebody who could not be stopped still writes to `copy`.
+    pub is_copied_to: Arc<AtomicBool>,
     /// Whole outputs of commands in `dir`, where the policy asks for them.
     pub logs: Option<RunLogs>,
 }
@@ -66,6 +70,7 @@ impl RunFolder {
                 scratch: make("scratch")?,
                 store: make("store")?,
                 copy: make("copy")?,
+                is_copied_to: Arc::default(),
                 hooks: base.join("hooks").join(id.as_str()),
                 checks: base.join("checks").join(id.as_str()),
                 logs: None,
@@ -91,15 +96,20 @@ impl RunFolder {
     }
 
     /// Removes everything of a run that does not take place. The copy of an earlier run, which this
-    /// one was to go on in, is not its own: it stays for the next one that goes on.
-    pub fn discard(&self) {
+    /// one was to go on in, is not its own: it stays for the next one that goes on. A copy that is still
+    /// written to would come again in part: it stays, and is given.
+    pub fn discard(&self) -> Option<&Path> {
         let own_copy = self.copy.file_name().is_some_and(|name| name == self.id.as_str());
         for path in [&self.scratch, &self.hooks, &self.checks, &self.store, &self.dir] {
             remove_tree(path);
         }
+        if self.is_copied_to.load(Ordering::Relaxed) {
+            return Some(&self.copy);
+        }
         if own_copy {
             remove_tree(&self.copy);
         }
+        None
     }
 
     /// Removes what only this run's processes needed.
@@ -186,6 +196,16 @@ mod tests {
         assert!(good.join("runs/latest").join("x").parent().unwrap().is_dir());
         folder.remove_working_folders();
         assert!(folder.dir.is_dir() && !folder.scratch.exists());
+    }
+
+    #[test]
+    fn a_copy_that_is_still_written_to_stays_and_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = || RunFolder::create(&[dir.path().join("state")], &|_| false).unwrap();
+        let (quiet, busy) = (folder(), folder());
+        busy.is_copied_to.store(true, Ordering::Relaxed);
+        assert_eq!((quiet.discard(), busy.discard()), (None, Some(busy.copy.as_path())));
+        assert!(!quiet.copy.exists() && busy.copy.exists() && !busy.scratch.exists());
     }
 
     #[test]

@@ -60,7 +60,9 @@ impl Hands {
             git_dirs: place.ground.git_dirs.clone(),
             repository: repository_around(&place.workspace),
         };
-        let mut plan_input = places::plan_input(policy, &around);
+        let mut plan_input = places::plan_input(policy, &around, &input.stopped);
+        // A plan that was not looked for to its end would hide and protect too little.
+        input.go_on()?;
         let audit = Audit::open().ok().filter(|_| contained.is_none()).map(Arc::new);
         plan_input.audited = audit.is_some();
         let plan = Plan::new(plan_input.clone());

@@ -9,16 +9,18 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Copies the repository that the workspace lies in, or the workspace where there is none, into
-/// `to`, an empty folder. What the copy lacks is said. Whoever stops waiting stops the copying, and waits for its end.
+/// `to`, an empty folder. What the copy lacks is said. Whoever stops waiting stops the copying, and waits for
+/// its end; where that does not come, `goes_on` is set and the folder must be left alone.
 pub async fn copy(
     workspace: PathBuf,
     to: PathBuf,
     store: PathBuf,
     exclude: Vec<PathBuf>,
+    goes_on: Arc<AtomicBool>,
 ) -> Result<Vec<String>, WorkspaceError> {
     let stopped = Arc::new(AtomicBool::new(false));
     let (ended, end) = mpsc::channel();
-    let _stop = StopOnDrop { stopped: stopped.clone(), end };
+    let _stop = StopOnDrop { stopped: stopped.clone(), end, goes_on };
     let options = Options { exclude, store, limits: Limits::default() };
     let copying = tokio::task::spawn_blocking(move || {
         // The first that is declared is the last that is dropped.
@@ -43,13 +45,16 @@ struct StopOnDrop {
     stopped: Arc<AtomicBool>,
     /// Closed when the copying is over.
     end: mpsc::Receiver<()>,
+    goes_on: Arc<AtomicBool>,
 }
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
         // The copy is taken away next: nothing may come into it any more.
-        let _ = self.end.recv_timeout(PATIENCE);
+        if self.end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            self.goes_on.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -63,4 +68,25 @@ pub fn tree_of(workspace: &Path) -> PathBuf {
 pub fn inside(workspace: &Path) -> PathBuf {
     let tree = tree_of(workspace);
     workspace.strip_prefix(&tree).map(Path::to_owned).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copying_that_does_not_end_is_told_of() {
+        let goes_on_after = |copier: Option<mpsc::Sender<()>>, end| {
+            let (stopped, goes_on) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+            drop(StopOnDrop { stopped: stopped.clone(), end, goes_on: goes_on.clone() });
+            drop(copier);
+            assert!(stopped.load(Ordering::Relaxed));
+            goes_on.load(Ordering::Relaxed)
+        };
+        let (ended, end) = mpsc::channel();
+        drop(ended);
+        assert!(!goes_on_after(None, end));
+        let (stuck, end) = mpsc::channel();
+        assert!(goes_on_after(Some(stuck), end));
+    }
 }

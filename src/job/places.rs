@@ -5,6 +5,7 @@ use crate::policy::{FilePattern, FileRules, Policy};
 use globset::{GlobBuilder, GlobMatcher};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Entries looked at for one pattern that is neither a folder nor a file.
 const MAX_LOOKED_AT: usize = 20_000;
@@ -22,8 +23,9 @@ pub struct Surroundings {
     pub repository: Option<PathBuf>,
 }
 
-/// The sandbox plan of a policy in its place.
-pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
+/// The sandbox plan of a policy in its place. Once `stopped` is set nothing more is looked for: what
+/// comes out then is no plan.
+pub fn plan_input(policy: &Policy, around: &Surroundings, stopped: &AtomicBool) -> PlanInput {
     let files: &FileRules = policy.files();
     let mut input = PlanInput {
         scratch: around.scratch.clone(),
@@ -32,7 +34,7 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
         ..PlanInput::default()
     };
     for pattern in &files.write {
-        let (places, exact) = places(pattern);
+        let (places, exact) = places(pattern, stopped);
         if !exact {
             input.narrowed.push(pattern.text.clone());
         }
@@ -43,12 +45,12 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
         input.write.extend(around.git_dirs.iter().filter_map(|dir| dir.canonicalize().ok()));
     }
     for pattern in &files.read {
-        input.read.extend(places(pattern).0);
+        input.read.extend(places(pattern, stopped).0);
     }
     // What may be written can be read as well: a compiler reads back what it wrote.
     input.read.extend(input.write.iter().cloned());
-    hidden(policy, &mut input);
-    protected(policy, around, &mut input);
+    hidden(policy, &mut input, stopped);
+    protected(policy, around, &mut input, stopped);
     let limits = policy.limits();
     input.limits =
         Limits { processes: limits.processes, memory: limits.memory, keep_free: limits.keep_free };
@@ -57,7 +59,7 @@ pub fn plan_input(policy: &Policy, around: &Surroundings) -> PlanInput {
 }
 
 /// What must not be read and lies where commands may read.
-fn hidden(policy: &Policy, input: &mut PlanInput) {
+fn hidden(policy: &Policy, input: &mut PlanInput, stopped: &AtomicBool) {
     let system = SYSTEM_READ.iter().map(PathBuf::from);
     let readable: Vec<PathBuf> =
         input.read.iter().chain(&input.programs).cloned().chain(system).collect();
@@ -76,7 +78,7 @@ fn hidden(policy: &Policy, input: &mut PlanInput) {
             list.push(pattern.text.clone());
         }
     }
-    let found = Found::of(&inside);
+    let found = Found::of(&inside, stopped);
     // What a program needs to start is no place to hide anything in.
     input.hidden = found.places.into_iter().filter(|path| !path.starts_with("/proc")).collect();
     input.hidden_in_part = found.in_part;
@@ -88,7 +90,7 @@ fn is_ours(pattern: &FilePattern) -> bool {
 
 /// Protected places inside writable folders: the operator's own, those that the policy names, git's and
 /// the agents' wherever they exist, and at the top of the workspace also where they do not.
-fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput) {
+fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput, stopped: &AtomicBool) {
     let files = policy.files();
     let top = policy.workspace();
     let mut places = around.protected.clone();
@@ -118,7 +120,7 @@ fn protected(policy: &Policy, around: &Surroundings, input: &mut PlanInput) {
             |root: &PathBuf| root.starts_with(&pattern.base) || pattern.base.starts_with(root);
         input.write.iter().any(reaches)
     });
-    let found = Found::of(&wide.iter().collect::<Vec<_>>());
+    let found = Found::of(&wide.iter().collect::<Vec<_>>(), stopped);
     places.extend(found.places);
     let (ours, named): (Vec<_>, Vec<_>) = wide
         .iter()
@@ -190,7 +192,7 @@ impl Found {
     }
 
     /// Folders as a whole where a pattern covers all that is in them.
-    fn of(patterns: &[&FilePattern]) -> Self {
+    fn of(patterns: &[&FilePattern], stopped: &AtomicBool) -> Self {
         let mut found = Self::default();
         let mut globs: BTreeMap<&Path, Vec<(&FilePattern, GlobMatcher)>> = BTreeMap::new();
         for pattern in patterns {
@@ -207,14 +209,14 @@ impl Found {
             }
         }
         for (base, globs) in globs {
-            found.walk(base, &globs);
+            found.walk(base, &globs, stopped);
         }
         found.places.sort();
         found.places.dedup();
         found
     }
 
-    fn walk(&mut self, base: &Path, globs: &[(&FilePattern, GlobMatcher)]) {
+    fn walk(&mut self, base: &Path, globs: &[(&FilePattern, GlobMatcher)], stopped: &AtomicBool) {
         let Ok(base) = base.canonicalize() else { return };
         let mut counts = vec![0usize; globs.len()];
         let mut looked = 0;
@@ -224,6 +226,9 @@ impl Found {
             .filter_entry(|entry| entry.file_name() != "objects" || !is_in_git(entry.path()))
             .build();
         for entry in entries {
+            if stopped.load(Ordering::Relaxed) {
+                return;
+            }
             looked += 1;
             if looked > MAX_WALKED {
                 let all = globs.iter().map(|(pattern, _)| pattern.text.clone());
@@ -264,7 +269,7 @@ pub fn is_writable(policy: &Policy, path: &Path) -> bool {
 
 /// The largest folders and single existing files that a pattern wholly covers; false where files that
 /// do not exist yet would match as well.
-fn places(pattern: &FilePattern) -> (Vec<PathBuf>, bool) {
+fn places(pattern: &FilePattern, stopped: &AtomicBool) -> (Vec<PathBuf>, bool) {
     if pattern.whole_folder {
         // A folder that is not there yet (target/) is made, or no command could ever make it.
         if !pattern.base.exists() {
@@ -281,6 +286,7 @@ fn places(pattern: &FilePattern) -> (Vec<PathBuf>, bool) {
     let matcher = glob.compile_matcher();
     let walk = ignore::WalkBuilder::new(&pattern.base).standard_filters(false).build();
     let found = walk
+        .take_while(|_| !stopped.load(Ordering::Relaxed))
         .flatten()
         .take(MAX_LOOKED_AT)
         .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
@@ -293,4 +299,48 @@ fn places(pattern: &FilePattern) -> (Vec<PathBuf>, bool) {
 /// The place itself, links followed; nothing where it does not exist.
 fn resolved(path: &Path) -> Vec<PathBuf> {
     path.canonicalize().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Ground, PolicyFile};
+
+    #[test]
+    fn once_a_signal_has_come_no_more_is_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = dir.path().canonicalize().unwrap();
+        for number in 0..10 {
+            let folder = workspace.join(format!("d{number}"));
+            std::fs::create_dir(&folder).unwrap();
+            for name in ["a.txt", "a.secret", "AGENTS.md"] {
+                std::fs::write(folder.join(name), "").unwrap();
+            }
+        }
+        let text = "version: 1\nfiles: { write: [\"**/*.txt\"], read: [\"**\"], \
+            deny_read: [\"**/*.secret\"], protect: [\"**/*.txt\"] }\n";
+        let file = PolicyFile::parse("p", text, &|_| Err(String::new())).unwrap();
+        let ground = Ground {
+            workspace: workspace.clone(),
+            home: None,
+            protected: Vec::new(),
+            untrusted: false,
+            git_dirs: Vec::new(),
+        };
+        let policy = file.compile(&ground).unwrap();
+        let around = Surroundings {
+            scratch: dir.path().into(),
+            programs: Vec::new(),
+            protected: Vec::new(),
+            git_dirs: Vec::new(),
+            repository: None,
+        };
+        let found = |stopped| {
+            let input = plan_input(&policy, &around, &AtomicBool::new(stopped));
+            [&input.write, &input.hidden]
+                .map(|places| places.iter().filter(|place| place.starts_with(&workspace)).count())
+        };
+        assert_eq!(found(false), [10, 10]);
+        assert_eq!(found(true), [0, 0]);
+    }
 }

@@ -23,7 +23,7 @@ use crate::verify::{Check, Demands, Expect, Verifier};
 use crate::workspace;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
@@ -69,6 +69,15 @@ impl RunInput {
     /// Whether anything untrusted is, or was in an earlier run, part of what the model reads.
     fn is_untrusted(&self) -> bool {
         !self.untrusted_data.is_empty() || self.going.as_ref().is_some_and(Going::was_untrusted)
+    }
+
+    /// A refusal once a signal has arrived; [`prepare`] says which one.
+    pub(super) fn go_on(&self) -> Result<(), Refusal> {
+        // The signal is told before this is set: whoever sees it finds the signal as well.
+        match self.stopped.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(unavailable("interrupted", "the run was interrupted before it began", "")),
+        }
     }
 }
 
@@ -148,9 +157,14 @@ pub async fn prepare(
     };
     let Made { place, exec_grades, parts, parent } = match made {
         Ok(made) => made,
-        Err(refusal) => {
+        Err(mut refusal) => {
             // A run that is refused leaves nothing behind.
-            folder.discard();
+            if let Some(left) = folder.discard() {
+                refusal.message.push_str(&format!(
+                    "; {} is left: a file was still being copied into it; remove it",
+                    left.display()
+                ));
+            }
             return Err(refusal);
         }
     };
@@ -223,7 +237,9 @@ impl Place {
         let exclude: Vec<PathBuf> =
             artifacts.map(|artifacts| artifacts.path().to_owned()).into_iter().collect();
         let (from, to) = (self.workspace.clone(), folder.copy.clone());
-        let copied = isolate::copy(from, to, folder.store.clone(), exclude).await;
+        let copied =
+            isolate::copy(from, to, folder.store.clone(), exclude, folder.is_copied_to.clone())
+                .await;
         let notes = copied.map_err(|error| {
             unavailable(
                 "isolate.copy",

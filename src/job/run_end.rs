@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// How long after a signal, or after its time limit, a run may still tell hooks. A hook that does not
-/// end by then gets a grace of its own, and artifacts must stand within five seconds.
-const AFTER_A_CUT: Duration = Duration::from_secs(3);
+/// end by then gets a grace of 1.5 s, and artifacts must stand within five seconds.
+const AFTER_A_CUT: Duration = Duration::from_secs(2);
 
 /// What hooks are told with.
 pub(super) struct Ended<'a> {

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-const LOCK_ATTEMPTS: u32 = 8;
+const LOCK_ATTEMPTS: u32 = 40;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
 /// The four things the writer does to the world.
@@ -116,22 +116,18 @@ impl FileSink {
         }
     }
 
+    /// Whether somebody holds a file for writing. Others may ask at the same time, and a writer that comes
+    /// meanwhile waits for the moment that this takes.
+    pub(super) fn is_held(path: &Path) -> bool {
+        let Ok(file) = open_file(path, OFlags::RDONLY) else { return false };
+        // Goes with its lock.
+        let asking = Self::new(file);
+        let locked = rustix::fs::flock(&asking.file, FlockOperation::NonBlockingLockShared);
+        locked == Err(Errno::WOULDBLOCK)
+    }
+
     fn open_as(path: &Path, how: OFlags) -> Result<Self, RolloutError> {
-        let directory = open_directory(path)?;
-        let name = file_name(path)?;
-        // NONBLOCK so that a pipe of that name cannot hold us; a regular file ignores it.
-        let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
-            Ok(fd) => File::from(fd),
-            Err(Errno::LOOP) => {
-                return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a link" });
-            }
-            Err(Errno::ISDIR) => {
-                return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a directory" });
-            }
-            Err(errno) => return Err(RolloutError::io(path, "open", &errno.into())),
-        };
-        require_regular(&file, path)?;
+        let file = open_file(path, how)?;
         lock(&file, path)?;
         Ok(Self::new(file))
     }
@@ -140,6 +136,25 @@ impl FileSink {
     pub(super) fn file(&self) -> &File {
         &self.file
     }
+}
+
+fn open_file(path: &Path, how: OFlags) -> Result<File, RolloutError> {
+    let directory = open_directory(path)?;
+    let name = file_name(path)?;
+    // NONBLOCK so that a pipe of that name cannot hold us; a regular file ignores it.
+    let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::LOOP) => {
+            return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a link" });
+        }
+        Err(Errno::ISDIR) => {
+            return Err(RolloutError::NotAFile { path: path.to_owned(), found: "a directory" });
+        }
+        Err(errno) => return Err(RolloutError::io(path, "open", &errno.into())),
+    };
+    require_regular(&file, path)?;
+    Ok(file)
 }
 
 /// Whether a path names this very file.

@@ -134,7 +134,7 @@ pub(super) fn branch_by(
 
 /// Whether a runner writes this rollout now.
 pub fn is_held(path: &Path) -> bool {
-    matches!(FileSink::open_or_read(path), Err(RolloutError::Locked { .. }))
+    FileSink::is_held(path)
 }
 
 fn read_all(

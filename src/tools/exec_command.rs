@@ -7,7 +7,7 @@ use super::{
 };
 use crate::clock;
 use crate::context::Cap;
-use crate::exec::{Captured, End, ExecError, Live, ProcessEnd, RunLimits, Size, Wiring};
+use crate::exec::{Captured, End, ExecError, Live, ProcessEnd, RunLimits, Size, UNREAD, Wiring};
 use crate::patch;
 use crate::policy::{CommandForm, CommandRequest, ExecPermit};
 use crate::protocol::{Effect, ResultKind, ToolInput, ToolPayload, ToolSpec, Verdict};
@@ -192,17 +192,27 @@ async fn run(permit: ExecPermit, how: How, context: CallContext) -> ToolOutput {
     world.rule_counts.book(&how.verdict);
     let command = world.masker.mask(&permit.command().display()).into_owned();
     let origin = denials::Origin::of(&permit);
-    let (mut output, still_running) =
-        match world.executor.start(permit, how.wiring, how.limits).await {
-            Ok(live) => attend(live, &command, origin, &how, &context).await,
-            Err(error) => (ToolOutput::failed(format!("nothing ran: {error}")), false),
-        };
+    let starting = world.executor.start_unless(permit, how.wiring, how.limits, &context.cancel);
+    let (mut output, still_running) = match starting.await {
+        Ok(live) => attend(live, &command, origin, &how, &context).await,
+        Err(error) => (not_begun(&error), false),
+    };
     let look = look::look(&world, call, !still_running).await;
     if let Some(text) = look.text() {
         output.text.push_str(&format!("\n[policy: {text}]\n"));
     }
     output.warnings.extend(look.warnings());
     output
+}
+
+fn not_begun(error: &ExecError) -> ToolOutput {
+    match error {
+        ExecError::Unknown(_) => {
+            let text = format!("{error}; look at what it was to change before you run it again");
+            ToolOutput::new(ResultKind::Failed, Effect::Unknown, text)
+        }
+        error => ToolOutput::failed(format!("nothing ran: {error}")),
+    }
 }
 
 /// Waits for the end, or for as long as the call may take; true where the command goes on.
@@ -349,6 +359,9 @@ pub(super) fn describe(
         ));
     }
     head.push_str(&log);
+    if end.unread {
+        head.push_str(&format!("{UNREAD}\n"));
+    }
     let mut text = shown.with(&head, output);
     if let Some(told) = shown.world.denials(&output.text, origin, || live.refused()) {
         text.push_str(&format!("\n{told}\n"));
@@ -359,4 +372,19 @@ pub(super) fn describe(
         result.warnings.push(format!("{} processes of a command could not be ended", end.left));
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_nothing_was_heard_of_may_have_run() {
+        let unknown = not_begun(&ExecError::Unknown("did not answer in time".into()));
+        assert_eq!(unknown.effect, Some(Effect::Unknown));
+        assert!(unknown.text.contains("whether the command ran is not known"), "{}", unknown.text);
+        let never = not_begun(&ExecError::Launcher("no streams".into()));
+        assert!(never.text.starts_with("nothing ran"), "{}", never.text);
+        assert_ne!(never.effect, Some(Effect::Unknown));
+    }
 }

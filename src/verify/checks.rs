@@ -3,7 +3,7 @@
 use super::{VerifyEvent, VerifyFailure, send};
 use crate::clock;
 use crate::context::Cap;
-use crate::exec::{OperatorCommand, ProcessEnd, RunLimits};
+use crate::exec::{OperatorCommand, ProcessEnd, RunLimits, UNREAD};
 use crate::protocol::Unmet;
 use crate::rollout::{CheckPhase, CheckRecord};
 use crate::tools::{Origin, ToolWorld};
@@ -59,7 +59,7 @@ impl Check {
         let finished = finished.map_err(|error| {
             VerifyFailure::broken(
                 "sandbox.check",
-                format!("the check {:?} could not be started: {error}", self.name),
+                format!("the check {:?} could not be run: {error}", self.name),
             )
         })?;
         if finished.end == ProcessEnd::Cancelled {
@@ -77,6 +77,7 @@ impl Check {
         let text = finished.output.text_with(|head, tail| world.masker.mask_cut(head, tail));
         let passed = exit_code == Some(0);
         let denials = if passed { None } else { world.denials(&text, &origin, Vec::new) };
+        let text = if finished.unread { format!("{text}\n[{UNREAD}]\n") } else { text };
         let text = match denials {
             Some(told) => format!("{text}\n{told}\n"),
             None => text,

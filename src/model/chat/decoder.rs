@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long usage and `[DONE]` are waited for once the answer is whole: many servers send neither,
-/// and some keep the socket open.
-const GRACE: Duration = Duration::from_secs(1);
+/// and some keep the socket open. Those alone pay for it.
+const GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 struct Chunk<'a> {

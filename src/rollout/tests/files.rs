@@ -236,6 +236,21 @@ fn a_second_writer_is_refused() {
 }
 
 #[test]
+fn who_asks_whether_a_rollout_is_written_is_no_writer() {
+    let (_folder, path) = folder_with_example();
+    let other = fs::File::open(&path).unwrap();
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::LockShared).unwrap();
+    assert!(!crate::rollout::is_held(&path), "somebody else asks at the same time");
+    drop(other);
+    runtime().block_on(async {
+        let writer = RolloutWriter::open_append(&path, Arc::new(Masker::none())).unwrap();
+        assert!(crate::rollout::is_held(&path));
+        writer.close().await.unwrap();
+    });
+    assert!(!crate::rollout::is_held(&path));
+}
+
+#[test]
 fn a_link_in_place_of_the_new_file_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rollout.jsonl");
