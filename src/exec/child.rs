@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How long the child may take for each of its steps. It can be stopped by whoever may signal it, and its
 /// keeper would not see any more that the runner is gone.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(9);
 /// The child's last word before the exec, in front of what it says where that fails.
 const ABOUT_TO_EXEC: &[u8] = b" ";
 

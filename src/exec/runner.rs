@@ -52,7 +52,7 @@ const SHORT: Duration = Duration::from_millis(5);
 
 /// How long a launcher may take to say that a command has begun: more than each step of its child may take,
 /// so that what the launcher knows comes first. A machine that stands still is no answer.
-const ANSWER: Duration = Duration::from_secs(20);
+const ANSWER: Duration = Duration::from_secs(12);
 /// What is left of that once the run ends.
 const ANSWER_CANCELLED: Duration = Duration::from_secs(1);
 /// The same for the probe, after which a run is refused.
