@@ -20,7 +20,7 @@ mod toolchain;
 #[path = "sandbox/users.rs"]
 mod users;
 
-use super::support::{Done, Run, Sandboxed, command, script, without};
+use super::support::{Done, Run, Sandboxed, command, mark, script, without};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -391,13 +391,19 @@ fn layers_that_are_not_pinned_are_not_graded_as_held() {
 
 #[test]
 fn limits_end_what_takes_more_with_all_it_started() {
+    let mark = mark("300.");
     for set in SETS {
         let mut text = policy(set, "");
         text.push_str("command_limits: { processes: 20, memory: 200MiB }\n");
         let place = place(
             &text,
             &[
-                ("a.sh", "i=0; while [ $i -lt 40 ]; do sleep 300.41 & i=$((i+1)); done; wait\n"),
+                (
+                    "a.sh",
+                    &format!(
+                        "i=0; while [ $i -lt 40 ]; do sleep {mark} & i=$((i+1)); done; wait\n"
+                    ),
+                ),
                 ("b.py", "x = bytearray(400 << 20)\nimport time; time.sleep(20)\n"),
             ],
         );
@@ -405,7 +411,7 @@ fn limits_end_what_takes_more_with_all_it_started() {
         let told = done.outputs();
         assert!(told[0].contains("more than 20 processes"), "{set:?}: {}", told[0]);
         assert!(told[1].contains("more than 200 MiB of memory"), "{set:?}: {}", told[1]);
-        assert!(super::support::alive("sleep 300.41").is_empty());
+        assert!(super::support::alive(&format!("sleep {mark}")).is_empty());
         assert!(done.took < std::time::Duration::from_secs(20), "{:?}", done.took);
     }
 }
