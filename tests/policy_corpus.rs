@@ -272,7 +272,7 @@ fn hostile_scripts_are_hostile() {
         world.clean(&mut process);
         process.env("X", "").status().unwrap();
         // Some run beside the shell.
-        for _ in 0..20 {
+        for _ in 0..2000 {
             if world.canary() {
                 break;
             }

@@ -514,7 +514,7 @@ fn interrupted_in_its_verification_a_run_goes_on_with_it() {
         assert!(!new_records(&done).iter().any(|record| record["type"] == "step_started"));
     }
     // Out of time is no other thing; and what comes after it has all the time that it is given.
-    let limit = [&["--timeout", "2s"][..], &args[..]].concat();
+    let limit = [&["--timeout", "5s"][..], &args[..]].concat();
     Run::exec(&place, &limit).finish().assert(124, "timed_out", "limit.time");
     let done = resume(&place, "latest", &["--timeout", "5m", "--verify", "true"]).finish();
     done.assert(0, "completed", "completed");

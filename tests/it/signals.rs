@@ -219,7 +219,9 @@ fn signal_early(
             if let Ok(result) = result {
                 let result: serde_json::Value = serde_json::from_str(&result).unwrap();
                 assert_eq!(result["state"], "interrupted", "{context}");
-                if result["run"] == "" {
+                // Where it could not clear away in this time, it was ended in the middle of that.
+                let cleared = took < Duration::from_millis(3500);
+                if result["run"] == "" && cleared {
                     assert_eq!(left_in_state(place), before, "{context}");
                 }
             }
