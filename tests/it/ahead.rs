@@ -140,10 +140,12 @@ fn replace(path: &Path, text: &str) {
 fn the_launcher_that_got_ready_is_the_one_that_is_used() {
     let place = Place::new(Layers::FLOOR, false);
     place.holds("true");
+    assert!(place.ready(Duration::from_secs(60)).is_some());
     let ready = launchers();
     let used = place.holds("echo $PPID");
     assert!(ready.contains(&used.trim().parse().unwrap()), "{used} is none of {ready:?}");
     // After a change that matters it is another one.
+    assert!(place.ready(Duration::from_secs(60)).is_some());
     let ready = launchers();
     replace(&place.work().join("single"), "two\n");
     let used = place.holds("echo $PPID");

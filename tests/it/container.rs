@@ -4,7 +4,6 @@
 
 use super::support::{Run, Sandboxed, alive, command, eventually, mark, script};
 use serde_json::json;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 const POLICY: &str = r#"version: 1
@@ -59,9 +58,7 @@ impl Fake {
         place.write("ws/src/a.txt", "a\n");
         place.write("model.yaml", script(calls));
         let dir = place.path("bin");
-        place.write("bin/docker", ENGINE.replace("@DIR@", &dir.display().to_string()));
-        std::fs::set_permissions(place.path("bin/docker"), PermissionsExt::from_mode(0o755))
-            .unwrap();
+        place.program("bin/docker", &ENGINE.replace("@DIR@", &dir.display().to_string()));
         place.write(
             "spec.yaml",
             format!(

@@ -197,17 +197,19 @@ async fn a_cancel_ends_the_tree_within_the_grace() {
     let place = Place::confined();
     let cancel = CancellationToken::new();
     let later = cancel.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+    let stays = format!("sleep {mark}");
+    let permit = ExecPermit::operator("t", &stays, place.work(), Attributes::default());
+    let cancelled = tokio::spawn(async move {
+        while alive(&stays).is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         later.cancel();
+        Instant::now()
     });
-    let permit =
-        ExecPermit::operator("t", &format!("sleep {mark}"), place.work(), Attributes::default());
     let limits = RunLimits { timeout: Duration::from_secs(60), output: 1024 };
-    let start = Instant::now();
     let done = place.executor.run(permit, limits, &cancel).await.unwrap();
     assert_eq!(done.end, ProcessEnd::Cancelled);
-    assert!(start.elapsed() < Duration::from_secs(3));
+    assert!(cancelled.await.unwrap().elapsed() < Duration::from_secs(3));
     assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
 }
 

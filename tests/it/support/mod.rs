@@ -48,6 +48,16 @@ impl Sandboxed {
         fs::write(path, text).unwrap();
     }
 
+    /// A program, written by another process: see [`copied_binary`].
+    pub fn program(&self, inside: &str, text: &str) {
+        self.write(&format!("{inside}.text"), text);
+        let (from, to) = (self.path(&format!("{inside}.text")), self.path(inside));
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).args([&from, &to]);
+        assert!(install.status().unwrap().success(), "{}", to.display());
+        fs::remove_file(from).unwrap();
+    }
+
     pub fn read(&self, inside: &str) -> String {
         fs::read_to_string(self.path(inside)).unwrap_or_else(|error| panic!("{inside}: {error}"))
     }
