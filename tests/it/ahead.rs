@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use turnkey::exec::sandbox::{Layers, Plan, PlanInput, Sandbox, Walls};
 use turnkey::exec::{
@@ -16,6 +16,7 @@ pub const LIMITS: RunLimits = RunLimits { timeout: Duration::from_secs(20), outp
 
 pub struct Place {
     dir: tempfile::TempDir,
+    layers: Layers,
     pub executor: Executor,
     pub runtime: tokio::runtime::Runtime,
 }
@@ -55,7 +56,7 @@ impl Place {
         let launchers = Launchers::new(PathBuf::from(env!("CARGO_BIN_EXE_turnkey")));
         let config = ExecutorConfig { launchers, sandbox, environment, path };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { dir, executor: Executor::new(config), runtime }
+        Self { dir, layers, executor: Executor::new(config), runtime }
     }
 
     pub fn work(&self) -> PathBuf {
@@ -80,8 +81,32 @@ impl Place {
         let cancel = CancellationToken::new();
         let run = self.executor.run(self.permit(script), LIMITS, &cancel);
         let done = self.runtime.block_on(run);
-        self.rest(200);
+        // Where one of the processes between was stopped, none gets ready.
+        self.ready(Duration::from_secs(2));
         done
+    }
+
+    /// Waits until the launcher for the next command has done all that it does before: the starter,
+    /// that launcher and the child that waits in it.
+    pub fn ready(&self, limit: Duration) -> Option<(i32, i32, i32)> {
+        let deadline = Instant::now() + limit;
+        let mut seen = Vec::new();
+        while Instant::now() < deadline {
+            // What gets it ready is a task of this runtime.
+            self.rest(20);
+            let starter = starters().into_iter().rfind(|pid| is_there(*pid));
+            let now = starter.and_then(|starter| match living(starter)[..] {
+                [launcher] => Some((starter, launcher, waits(launcher, self.layers.namespaces)?)),
+                _ => None,
+            });
+            seen.retain(|before| now == Some(*before));
+            seen.extend(now);
+            // Whoever still has something to do does not sleep for so long.
+            if seen.len() == 5 {
+                return now;
+            }
+        }
+        None
     }
 
     /// As while a model is asked.
@@ -115,10 +140,12 @@ fn replace(path: &Path, text: &str) {
 fn the_launcher_that_got_ready_is_the_one_that_is_used() {
     let place = Place::new(Layers::FLOOR, false);
     place.holds("true");
+    assert!(place.ready(Duration::from_secs(60)).is_some());
     let ready = launchers();
     let used = place.holds("echo $PPID");
     assert!(ready.contains(&used.trim().parse().unwrap()), "{used} is none of {ready:?}");
     // After a change that matters it is another one.
+    assert!(place.ready(Duration::from_secs(60)).is_some());
     let ready = launchers();
     replace(&place.work().join("single"), "two\n");
     let used = place.holds("echo $PPID");
@@ -147,6 +174,24 @@ pub fn below(pid: i32) -> Vec<i32> {
 pub fn is_there(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// The children of a process that live.
+pub fn living(pid: i32) -> Vec<i32> {
+    children_of(pid).into_iter().filter(|pid| is_there(*pid)).collect()
+}
+
+/// The child that waits in a launcher, where all of that launcher sleeps: the keeper of the namespaces
+/// is between them.
+pub fn waits(launcher: i32, namespaces: bool) -> Option<i32> {
+    let inside: Vec<i32> = below(launcher).into_iter().filter(|pid| is_there(*pid)).collect();
+    let sleeps = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    };
+    let all = inside.len() == 1 + usize::from(namespaces);
+    let child = inside.last().copied()?;
+    (all && sleeps(&launcher) && inside.iter().all(sleeps)).then_some(child)
 }
 
 fn children(list: &Path) -> Vec<i32> {

@@ -1,6 +1,7 @@
 //! What a command prints, as the model gets it: bounded, both ends, errors with a share of their own,
 //! and no terminal or prompt that could hold anything up.
 
+use super::support::recorded::{HELD, go_after};
 use super::support::{Run, Sandboxed, command, patch, script};
 use serde_json::json;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -143,7 +144,7 @@ fn logging(limit: &str, calls: &[&str]) -> Sandboxed {
 
 #[test]
 fn whole_outputs_are_kept_as_artifacts_where_the_policy_says_so() {
-    let look = json!({"cmd": "sh noise.sh", "yield_time_ms": 100});
+    let look = json!({"cmd": "sh noise.sh", "yield_time_ms": 2500});
     let place = logging(
         "64MiB",
         &[
@@ -154,10 +155,12 @@ fn whole_outputs_are_kept_as_artifacts_where_the_policy_says_so() {
         ],
     );
     let secret = "tok-7Qz4xYb91LmN0pRs";
-    place.write("ws/noise.sh", format!("echo out; sleep 0.5; echo {secret} >&2; exit 3\n"));
+    place.write("ws/noise.sh", format!("echo out; {HELD}; echo {secret} >&2; exit 3\n"));
     // An older run's log is not taken for one of this run.
     place.write("out/command-0009.log", "old");
-    let done = Run::exec(&place, &MODEL).env("BUILD_TOKEN", secret).finish();
+    let running = Run::exec(&place, &MODEL).env("BUILD_TOKEN", secret).start();
+    go_after(&place, 2);
+    let done = running.wait(Duration::from_secs(60));
     done.assert(0, "completed", "completed");
     let told = done.outputs();
     assert!(
@@ -261,7 +264,7 @@ fn soak_five_gigabytes_cost_what_a_kilobyte_costs() {
 #[test]
 fn a_secret_that_the_cut_goes_through_or_that_comes_in_two_looks_is_masked() {
     let secret = "tok-7Qz4xYb91LmN0pRs";
-    let look = json!({"cmd": "sh long.sh", "yield_time_ms": 400});
+    let look = json!({"cmd": "sh long.sh", "yield_time_ms": 2500});
     let place = place(&[
         &command("sh noise.sh"),
         &format!("{{ tool: exec_command, args: {look} }}"),
@@ -273,8 +276,10 @@ fn a_secret_that_the_cut_goes_through_or_that_comes_in_two_looks_is_masked() {
         format!("head -c 20470 /dev/zero | tr '\\0' a\nprintf %s {secret}\nhead -c 90000 /dev/zero | tr '\\0' b\n"),
     );
     let (first, second) = secret.split_at(10);
-    place.write("ws/long.sh", format!("printf %s {first}; sleep 1; echo {second}\n"));
-    let done = Run::exec(&place, &MODEL).env("BUILD_TOKEN", secret).finish();
+    place.write("ws/long.sh", format!("printf %s {first}; {HELD}; echo {second}\n"));
+    let running = Run::exec(&place, &MODEL).env("BUILD_TOKEN", secret).start();
+    go_after(&place, 2);
+    let done = running.wait(Duration::from_secs(60));
     done.assert(0, "completed", "completed");
     let told = done.outputs();
     assert!(!told[0].contains("tok-7Qz4"), "{}", &told[0][20_000..21_000]);

@@ -2,9 +2,8 @@
 //! it is not there, has no image, or must be told to take something away. A real engine is asked by
 //! `.ci/full environment`.
 
-use super::support::{Run, Sandboxed, alive, command, eventually, script};
+use super::support::{Run, Sandboxed, alive, command, eventually, mark, script};
 use serde_json::json;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 const POLICY: &str = r#"version: 1
@@ -59,9 +58,7 @@ impl Fake {
         place.write("ws/src/a.txt", "a\n");
         place.write("model.yaml", script(calls));
         let dir = place.path("bin");
-        place.write("bin/docker", ENGINE.replace("@DIR@", &dir.display().to_string()));
-        std::fs::set_permissions(place.path("bin/docker"), PermissionsExt::from_mode(0o755))
-            .unwrap();
+        place.program("bin/docker", &ENGINE.replace("@DIR@", &dir.display().to_string()));
         place.write(
             "spec.yaml",
             format!(
@@ -144,7 +141,8 @@ fn checks_run_in_the_container_too() {
 
 #[test]
 fn a_client_that_is_killed_has_its_container_taken_away() {
-    let call = json!({"cmd": "sleep 300.41", "timeout_ms": 500});
+    let mark = mark("300.");
+    let call = json!({"cmd": format!("sleep {mark}"), "timeout_ms": 500});
     let fake = Fake::new(IMAGE, &[&format!("{{ tool: exec_command, args: {call} }}")]);
     let done = fake.run(&[]).finish();
     done.assert(0, "completed", "completed");
@@ -152,22 +150,23 @@ fn a_client_that_is_killed_has_its_container_taken_away() {
     let asked = fake.asked();
     let name = asked
         .lines()
-        .find(|line| line.contains("sleep 300.41"))
+        .find(|line| line.contains(&format!("sleep {mark}")))
         .and_then(|line| line.split_whitespace().skip_while(|word| *word != "--name").nth(1))
         .unwrap();
     assert!(asked.contains(&format!("rm --force {name}")), "{asked}");
-    assert_eq!(alive("sleep 300.41"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
 }
 
 #[test]
 fn a_killed_runner_leaves_no_container() {
-    let fake = Fake::new(IMAGE, &[&command("sleep 300.42")]);
+    let mark = mark("300.");
+    let fake = Fake::new(IMAGE, &[&command(&format!("sleep {mark}"))]);
     let running = fake.run(&[]).start();
-    eventually("the command runs", || !alive("sleep 300.42").is_empty());
+    eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
     running.signal("KILL");
     running.wait(Duration::from_secs(5));
     eventually("the engine is told", || fake.asked().contains("rm --force turnkey-"));
-    eventually("the client is gone", || alive("sleep 300.42").is_empty());
+    eventually("the client is gone", || alive(&format!("sleep {mark}")).is_empty());
 }
 
 #[test]

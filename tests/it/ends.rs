@@ -4,7 +4,7 @@
 use super::support::model_server::{Call, Reply, Server};
 use super::support::recorded::{latest, records, resume, runs, turnkey};
 use super::support::{
-    Done, Run, Sandboxed, alive, binary, command, eventually, patch, script, without_landlock,
+    Done, Run, Sandboxed, alive, binary, command, eventually, mark, patch, script, without_landlock,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -79,34 +79,36 @@ fn a_signal_at_any_moment_of_a_run_ends_it_in_order() {
 
 #[test]
 fn a_signal_during_verification_ends_the_check_and_the_run() {
+    let mark = mark("300.");
     let place = scripted(&[&command("touch b")]);
     // Not in the words of the command line, where the runner itself would be found by them.
-    place.write("ws/wait.sh", "sleep 300.51\n");
+    place.write("ws/wait.sh", format!("sleep {mark}\n"));
     let check = ["--verify", "sh wait.sh"];
     let running = Run::exec(&place, &[&check[..], &MODEL[..]].concat()).start();
-    eventually("the check runs", || !alive("sleep 300.51").is_empty());
+    eventually("the check runs", || !alive(&format!("sleep {mark}")).is_empty());
     running.signal("INT");
     let done = running.wait(Duration::from_secs(5));
     done.assert(130, "interrupted", "interrupted");
     done.assert_artifacts_agree();
     assert_eq!(done.result()["changed_files"][0]["path"], "b", "the best diff so far is kept");
-    assert_eq!(alive("sleep 300.51"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
 }
 
 #[test]
 fn two_signals_during_verification_end_it_at_once() {
+    let mark = mark("0.2");
     let place = scripted(&[]);
-    place.write("ws/stay.sh", "trap '' TERM INT; while :; do sleep 0.273; done\n");
+    place.write("ws/stay.sh", format!("trap '' TERM INT; while :; do sleep {mark}; done\n"));
     let check = ["--verify", "sh stay.sh"];
     let running = Run::exec(&place, &[&check[..], &MODEL[..]].concat()).start();
-    eventually("the check runs", || !alive("sleep 0.273").is_empty());
+    eventually("the check runs", || !alive(&format!("sleep {mark}")).is_empty());
     running.signal("TERM");
     std::thread::sleep(Duration::from_millis(100));
     running.signal("TERM");
-    let done = running.wait(Duration::from_secs(2));
+    let done = running.wait(Duration::from_secs(5));
     assert_eq!(done.status, 143);
     assert_one_truth(&place, Some(143), "two signals");
-    eventually("nothing is left", || alive("sleep 0.273").is_empty());
+    eventually("nothing is left", || alive(&format!("sleep {mark}")).is_empty());
 }
 
 #[test]
@@ -130,9 +132,10 @@ fn a_signal_in_the_shutdown_does_not_wait_for_a_reader() {
 
 #[test]
 fn a_runner_that_is_killed_leaves_a_record_that_is_no_success_and_can_be_gone_on_with() {
-    let place = scripted(&[&command("touch b"), &command("sleep 300.52")]);
+    let mark = mark("300.");
+    let place = scripted(&[&command("touch b"), &command(&format!("sleep {mark}"))]);
     let running = Run::exec(&place, &MODEL).start();
-    eventually("the command runs", || !alive("sleep 300.52").is_empty());
+    eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
     running.signal("KILL");
     let done = running.wait(Duration::from_secs(5));
     assert_eq!(done.result()["state"], "running");
@@ -141,7 +144,7 @@ fn a_runner_that_is_killed_leaves_a_record_that_is_no_success_and_can_be_gone_on
     assert!(stdout.contains("The last run has no end"), "{stdout}");
     let (_, _, stderr) = turnkey(&place, &["rollout", "show", "out", "--follow"]);
     assert!(stderr.contains("the run was killed"), "{stderr}");
-    eventually("nothing is left", || alive("sleep 300.52").is_empty());
+    eventually("nothing is left", || alive(&format!("sleep {mark}")).is_empty());
     let done = resume(&place, "out", &[]).finish();
     done.assert(0, "completed", "completed");
     // What only the killed run's processes needed is gone.
@@ -176,10 +179,12 @@ fn an_artifacts_folder_that_is_read_only_is_told_before_anything_runs() {
 
 #[test]
 fn an_artifacts_folder_that_goes_away_meanwhile_leaves_the_run_folder() {
-    let place = scripted(&[&command("sleep 0.4"), &command("touch b")]);
+    let place = scripted(&[&command("sh wait.sh"), &command("touch b")]);
+    place.write("ws/wait.sh", "while [ ! -e go ]; do sleep 0.02; done\n");
     let running = Run::exec(&place, &MODEL).start();
     eventually("it has begun", || place.exists("out/result.json"));
     fs::remove_dir_all(place.path("out")).unwrap();
+    place.write("ws/go", "");
     let done = running.wait(Duration::from_secs(20));
     assert_eq!(done.status, 20, "{}", done.stderr);
     assert!(done.stderr.contains("artifacts"), "{}", done.stderr);
@@ -451,14 +456,18 @@ fn d08_d11_a_resumed_run_is_judged_like_any_other() {
 
 #[test]
 fn d09_a_resumed_run_ends_in_order_on_a_signal_and_can_be_resumed_again() {
-    let place =
-        scripted(&[&command("sleep 300.53"), &command("sleep 300.53"), &command("touch b")]);
+    let mark = mark("300.");
+    let place = scripted(&[
+        &command(&format!("sleep {mark}")),
+        &command(&format!("sleep {mark}")),
+        &command("touch b"),
+    ]);
     for (name, status) in [("TERM", 143), ("INT", 130)] {
         let running = match name {
             "TERM" => Run::exec(&place, &MODEL).start(),
             _ => resume(&place, "latest", &[]).start(),
         };
-        eventually("the command runs", || !alive("sleep 300.53").is_empty());
+        eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
         running.signal(name);
         let done = running.wait(Duration::from_secs(5));
         done.assert(status, "interrupted", "interrupted");

@@ -1,5 +1,6 @@
 //! Commands as they really run: launcher, sandbox floor, limits, the end of the tree.
 
+use super::support::{alive, mark};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,20 +71,6 @@ impl Place {
     async fn run(&self, script: &str) -> Finished {
         self.try_run(script, Duration::from_secs(20)).await.unwrap()
     }
-}
-
-/// Living processes whose command line holds `mark`.
-fn alive(mark: &str) -> Vec<i32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        if line.contains(mark) && pid != std::process::id().cast_signed() {
-            found.push(pid);
-        }
-    }
-    found
 }
 
 #[tokio::test]
@@ -165,55 +152,65 @@ async fn d02_a_script_too_long_for_one_word_is_a_typed_error() {
 
 #[tokio::test]
 async fn d69_a_timeout_ends_the_whole_tree_and_closes_the_readers() {
+    let (loops, mark) = (mark("1."), mark("300."));
     let place = Place::confined();
     let start = Instant::now();
-    let script = "(while :; do echo c; sleep 1.069; done) & sleep 300.069";
-    let done = place.try_run(script, Duration::from_secs(2)).await.unwrap();
+    let script = format!("(while :; do echo c; sleep {loops}; done) & sleep {mark}");
+    let done = place.try_run(&script, Duration::from_secs(2)).await.unwrap();
     assert_eq!(done.end, ProcessEnd::TimedOut);
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     assert!(done.output.text.contains('c'));
-    assert_eq!(alive("sleep 300.069"), Vec::<i32>::new());
-    assert_eq!(alive("sleep 1.069"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {loops}")), Vec::<i32>::new());
 }
 
 #[tokio::test]
 async fn d71_a_grandchild_that_ignores_sigterm_is_killed_too() {
+    let mark = mark("0.1");
     let place = Place::open();
-    let script =
-        "trap 'exit 0' TERM; bash -c 'trap \"\" TERM; while :; do sleep 0.171; done' & wait";
-    let done = place.try_run(script, Duration::from_millis(500)).await.unwrap();
+    let script = format!(
+        "trap 'exit 0' TERM; bash -c 'trap \"\" TERM; while :; do sleep {mark}; done' & wait"
+    );
+    let done = place.try_run(&script, Duration::from_millis(500)).await.unwrap();
     assert_eq!(done.end, ProcessEnd::TimedOut);
-    assert_eq!(alive("sleep 0.171"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
 }
 
 #[tokio::test]
 async fn what_a_command_leaves_behind_is_ended_and_counted() {
+    let mark = mark("300.");
     let place = Place::confined();
     let start = Instant::now();
-    let script = "setsid sleep 300.7 & (sleep 300.7 &); nohup sleep 300.7 >/dev/null 2>&1 & true";
-    let done = place.run(script).await;
+    let script = format!(
+        "setsid sleep {mark} & (sleep {mark} &); nohup sleep {mark} >/dev/null 2>&1 & true"
+    );
+    let done = place.run(&script).await;
     assert_eq!(done.end, ProcessEnd::Exited(0));
     assert!(start.elapsed() < Duration::from_secs(3));
     assert!(done.stragglers >= 1, "{done:?}");
-    assert_eq!(alive("sleep 300.7"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
 }
 
 #[tokio::test]
 async fn a_cancel_ends_the_tree_within_the_grace() {
+    let mark = mark("300.");
     let place = Place::confined();
     let cancel = CancellationToken::new();
     let later = cancel.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+    let stays = format!("sleep {mark}");
+    let permit = ExecPermit::operator("t", &stays, place.work(), Attributes::default());
+    let cancelled = tokio::spawn(async move {
+        while alive(&stays).is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         later.cancel();
+        Instant::now()
     });
-    let permit = ExecPermit::operator("t", "sleep 300.8", place.work(), Attributes::default());
     let limits = RunLimits { timeout: Duration::from_secs(60), output: 1024 };
-    let start = Instant::now();
     let done = place.executor.run(permit, limits, &cancel).await.unwrap();
     assert_eq!(done.end, ProcessEnd::Cancelled);
-    assert!(start.elapsed() < Duration::from_secs(3));
-    assert_eq!(alive("sleep 300.8"), Vec::<i32>::new());
+    assert!(cancelled.await.unwrap().elapsed() < Duration::from_secs(3));
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
 }
 
 #[tokio::test]

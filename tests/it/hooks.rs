@@ -3,7 +3,7 @@
 
 use super::support::model_server::{Reply, Server};
 use super::support::recorded::{latest, records, turnkey};
-use super::support::{Done, Run, Sandboxed, alive, command, patch, script};
+use super::support::{Done, Run, Sandboxed, alive, command, mark, patch, script};
 use serde_json::Value;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -195,6 +195,7 @@ fn key_and_scratch(layers: &str) {
 
 #[test]
 fn whatever_is_no_verdict_denies_and_says_why() {
+    let slow = format!("sleep {}", mark("301."));
     // The file that a call names says what its hook does.
     let cases = [
         ("garbage", "echo nonsense", "no verdict in JSON"),
@@ -205,7 +206,7 @@ fn whatever_is_no_verdict_denies_and_says_why() {
         ("binary", "printf '\\xff\\xfe\\x00'", "no verdict in JSON"),
         ("status", "echo '{\"decision\":\"allow\"}'; exit 1", "exit code 1"),
         ("killed", "kill -9 $$", "signal 9"),
-        ("slow", "sleep 301.7", "did not end within"),
+        ("slow", &slow, "did not end within"),
         (
             "large",
             "head -c 3000000 /dev/zero | tr '\\0' ' '; echo '{\"decision\":\"allow\"}'",
@@ -239,7 +240,7 @@ fn whatever_is_no_verdict_denies_and_says_why() {
     }
     assert_eq!(result["hooks"][0]["errors"], cases.len());
     assert!(outcomes(&done).contains(&"before_tool[0] timeout".to_owned()));
-    assert_eq!(alive("sleep 301.7"), Vec::<i32>::new());
+    assert_eq!(alive(&slow), Vec::<i32>::new());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::support::model_server::{Call, Reply, Server};
 use super::support::recorded::{latest, records, resume, turnkey};
-use super::support::{Done, Run, Sandboxed, alive, command, eventually, patch, script};
+use super::support::{Done, Run, Sandboxed, alive, command, eventually, mark, patch, script};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -292,18 +292,19 @@ fn alive_in(place: &Sandboxed) -> bool {
 
 #[test]
 fn d100_killed_in_a_tool_the_resumed_request_has_every_call_answered() {
+    let mark = mark("300.");
     let place = Sandboxed::with_policy(POLICY);
     let server = Server::start([
         Reply::calls([
             Call::json("c1", "exec_command", json!({"cmd": "touch first"})),
-            Call::json("c2", "exec_command", json!({"cmd": "sleep 300.49"})),
+            Call::json("c2", "exec_command", json!({"cmd": format!("sleep {mark}")})),
             Call::json("c3", "exec_command", json!({"cmd": "touch third"})),
         ]),
         Reply::message("done"),
     ]);
     let base = server.base_url();
     let running = Run::exec(&place, &["--model", "openai/m", "--base-url", &base, "t"]).start();
-    eventually("the command runs", || !alive("sleep 300.49").is_empty());
+    eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
     running.signal("KILL");
     running.wait(Duration::from_secs(5));
     let done = resume(&place, "out", &[]).finish();
@@ -326,7 +327,10 @@ fn d100_killed_in_a_tool_the_resumed_request_has_every_call_answered() {
     assert!(output("c2").contains("what it changed is unknown"), "{}", output("c2"));
     assert!(output("c3").contains("nothing ran"), "{}", output("c3"));
     let text = serde_json::to_string(&input).unwrap();
-    assert!(text.contains("it was killed in step 1") && text.contains("sleep 300.49"), "{text}");
+    assert!(
+        text.contains("it was killed in step 1") && text.contains(&format!("sleep {mark}")),
+        "{text}"
+    );
     assert!(done.stderr.contains("is not run again: exec_command (c2)"), "{}", done.stderr);
     // The record itself was not repaired.
     let results = done.kinds();
@@ -494,22 +498,23 @@ fn an_answer_taken_up_counts_as_it_did_and_is_fed_back_as_it_was() {
 
 #[test]
 fn interrupted_in_its_verification_a_run_goes_on_with_it() {
+    let mark = mark("300.");
     let place = Sandboxed::with_policy(POLICY);
-    place.write("ws/check.sh", "exec sleep 300.47\n");
+    place.write("ws/check.sh", format!("exec sleep {mark}\n"));
     place.write("model.yaml", script(&[&command("true")]));
     let args = [&["--verify", "sh check.sh"][..], &MODEL[..]].concat();
     for signal in ["TERM", "KILL"] {
         let running = Run::exec(&place, &args).start();
-        eventually("the check runs", || !alive("sleep 300.47").is_empty());
+        eventually("the check runs", || !alive(&format!("sleep {mark}")).is_empty());
         running.signal(signal);
         running.wait(Duration::from_secs(10));
-        eventually("the check is over", || alive("sleep 300.47").is_empty());
+        eventually("the check is over", || alive(&format!("sleep {mark}")).is_empty());
         let done = resume(&place, "latest", &["--verify", "true"]).finish();
         done.assert(0, "completed", "completed");
         assert!(!new_records(&done).iter().any(|record| record["type"] == "step_started"));
     }
     // Out of time is no other thing; and what comes after it has all the time that it is given.
-    let limit = [&["--timeout", "2s"][..], &args[..]].concat();
+    let limit = [&["--timeout", "5s"][..], &args[..]].concat();
     Run::exec(&place, &limit).finish().assert(124, "timed_out", "limit.time");
     let done = resume(&place, "latest", &["--timeout", "5m", "--verify", "true"]).finish();
     done.assert(0, "completed", "completed");
@@ -563,6 +568,7 @@ fn killed_before_the_model_was_told_its_task_a_run_still_does_it() {
 
 #[test]
 fn what_is_unknown_is_told_once_and_counts_as_the_sessions_work() {
+    let mark = mark("300.");
     let place = Sandboxed::with_policy(POLICY);
     place.write("ws/a.txt", "a\n");
     place.write(
@@ -570,16 +576,16 @@ fn what_is_unknown_is_told_once_and_counts_as_the_sessions_work() {
         format!(
             "version: 1\nsteps:\n  - calls: [{}]\n  - calls: [{}]\n  - text: one\n  - text: two\n",
             command("touch made"),
-            command("sleep 300.48")
+            command(&format!("sleep {mark}"))
         ),
     );
     let args = [&["--fail-on-changes"][..], &MODEL[..]].concat();
     let running = Run::exec(&place, &args).start();
-    eventually("the command runs", || !alive("sleep 300.48").is_empty());
+    eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
     running.signal("KILL");
     running.wait(Duration::from_secs(5));
     let done = resume(&place, "latest", &[]).finish();
-    assert!(told(&done.rollout(), "is unknown").contains("sleep 300.48"));
+    assert!(told(&done.rollout(), "is unknown").contains(&format!("sleep {mark}")));
     // `made` came before the kill, in no diff of this Turn: it is a change of the Session.
     done.assert(14, "changes_found", "changes_found");
     let result = done.result();
@@ -587,7 +593,7 @@ fn what_is_unknown_is_told_once_and_counts_as_the_sessions_work() {
     assert_eq!(result["changed_files"].as_array().unwrap().len(), 0);
     assert!(result["not_in_diff"][0].as_str().unwrap().starts_with("made: "), "{result}");
     let done = resume(&place, "latest", &["more"]).finish();
-    assert!(!done.stderr.contains("sleep 300.48"), "told once: {}", done.stderr);
+    assert!(!done.stderr.contains(&format!("sleep {mark}")), "told once: {}", done.stderr);
     let lists = told(&new_records(&done), "is unknown");
     assert!(lists.is_empty(), "{lists}");
 }

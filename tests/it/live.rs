@@ -1,6 +1,7 @@
 //! Commands that outlive their call: looked at, typed into, interrupted, ended, and never left behind.
 
-use super::support::{Run, Sandboxed, alive, eventually, script};
+use super::support::recorded::{HELD, go_after, latest, records};
+use super::support::{Run, Sandboxed, alive, eventually, mark, script};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -42,13 +43,16 @@ fn place(calls: &[String]) -> Sandboxed {
 #[test]
 fn a_command_yields_is_looked_at_and_its_end_is_told_once() {
     let place = place(&[
-        exec(json!({"cmd": "sh slow.sh", "yield_time_ms": 300})),
+        exec(json!({"cmd": "sh slow.sh", "yield_time_ms": 2500})),
         stdin(json!({"session_id": 1, "yield_time_ms": 20_000})),
         exec(json!({"cmd": "true"})),
         stdin(json!({"session_id": 1})),
     ]);
-    place.write("ws/slow.sh", "echo first; sleep 1; echo second; echo x > made.txt; exit 7\n");
-    let done = Run::exec(&place, &[&["--json"][..], &MODEL].concat()).finish();
+    let text = format!("echo first; {HELD}; echo second; echo x > made.txt; exit 7\n");
+    place.write("ws/slow.sh", text);
+    let running = Run::exec(&place, &[&["--json"][..], &MODEL].concat()).start();
+    go_after(&place, 1);
+    let done = running.wait(Duration::from_secs(60));
     done.assert(0, "completed", "completed");
     let told = done.outputs();
     assert!(told[0].contains("still running: session 1") && told[0].contains("first"), "{told:?}");
@@ -86,9 +90,9 @@ fn a_command_that_ends_before_it_yields_is_an_ordinary_call() {
 fn input_goes_through_a_pipe_and_its_end_is_told() {
     let place = place(&[
         exec(json!({"argv": ["cat"], "stdin": true, "yield_time_ms": 100})),
-        stdin(json!({"session_id": 1, "chars": "你好 ✓\n", "yield_time_ms": 500})),
+        stdin(json!({"session_id": 1, "chars": "你好 ✓\n", "yield_time_ms": 3000})),
         stdin(json!({"session_id": 1, "chars": "bye\n", "eof": true, "yield_time_ms": 20_000})),
-        exec(json!({"argv": ["sleep", "20"], "yield_time_ms": 50})),
+        exec(json!({"argv": ["sleep", "200"], "yield_time_ms": 50})),
         stdin(json!({"session_id": 2, "chars": "x\n", "yield_time_ms": 50})),
         stdin(json!({"session_id": 2, "resize": {"rows": 10, "columns": 10}})),
         stdin(json!({"session_id": 2, "close": true})),
@@ -109,10 +113,13 @@ fn input_goes_through_a_pipe_and_its_end_is_told() {
 #[test]
 fn a_terminal_is_the_commands_own_and_can_be_resized_interrupted_and_closed() {
     let place = place(&[
-        exec(json!({"cmd": "bash talk.sh", "tty": true, "yield_time_ms": 700})),
-        stdin(json!({"session_id": 1, "resize": {"rows": 33, "columns": 111}, "chars": "size\n"})),
-        stdin(json!({"session_id": 1, "chars": "wait\n", "yield_time_ms": 300})),
-        stdin(json!({"session_id": 1, "interrupt": true, "yield_time_ms": 1000})),
+        exec(json!({"cmd": "bash talk.sh", "tty": true, "yield_time_ms": 3000})),
+        stdin(json!({
+            "session_id": 1, "resize": {"rows": 33, "columns": 111}, "chars": "size\n",
+            "yield_time_ms": 2500,
+        })),
+        stdin(json!({"session_id": 1, "chars": "wait\n", "yield_time_ms": 1500})),
+        stdin(json!({"session_id": 1, "interrupt": true, "yield_time_ms": 2500})),
         stdin(json!({"session_id": 1, "chars": "\u{4}", "yield_time_ms": 20_000})),
     ]);
     place.write(
@@ -140,7 +147,7 @@ fn a_terminal_is_the_commands_own_and_can_be_resized_interrupted_and_closed() {
 #[test]
 fn an_interrupt_without_a_terminal_reaches_the_whole_group() {
     let place = place(&[
-        exec(json!({"cmd": "sh trap.sh", "yield_time_ms": 500})),
+        exec(json!({"cmd": "sh trap.sh", "yield_time_ms": 3000})),
         stdin(json!({"session_id": 1, "chars": "\u{3}", "yield_time_ms": 20_000})),
     ]);
     place.write("ws/trap.sh", "trap 'echo caught; exit 9' INT\nsleep 25.5 & wait\n");
@@ -152,10 +159,11 @@ fn an_interrupt_without_a_terminal_reaches_the_whole_group() {
 
 #[test]
 fn at_most_sixteen_run_at_once_and_the_next_is_told_which() {
-    let mut calls: Vec<String> =
-        (0..17).map(|_| exec(json!({"argv": ["sleep", "250.16"], "yield_time_ms": 1}))).collect();
+    let mark = mark("250.");
+    let stays = exec(json!({"argv": ["sleep", &mark], "yield_time_ms": 1}));
+    let mut calls = vec![stays.clone(); 17];
     calls.push(stdin(json!({"session_id": 7, "close": true})));
-    calls.push(exec(json!({"argv": ["sleep", "250.16"], "yield_time_ms": 1})));
+    calls.push(stays);
     calls.push(exec(json!({"cmd": "printf one-shot"})));
     // The scripted model has no answer to what it is told at the end: its final message stands.
     let place = place(&calls);
@@ -165,22 +173,28 @@ fn at_most_sixteen_run_at_once_and_the_next_is_told_which() {
     assert_eq!(kinds[..16], ["ok"; 16]);
     assert_eq!(kinds[16], "failed");
     assert!(told[16].contains("16 commands run already"), "{}", told[16]);
-    assert!(told[16].contains("session 1:") && told[16].contains("sleep 250.16"), "{}", told[16]);
+    assert!(
+        told[16].contains("session 1:") && told[16].contains(&format!("sleep {mark}")),
+        "{}",
+        told[16]
+    );
     assert_eq!(kinds[17..], ["ok", "ok", "ok"], "{told:?}");
     assert!(told[19].contains("one-shot"), "a call that is waited for takes no place");
     assert_eq!(done.result()["processes"].as_array().unwrap().len(), 17);
-    assert_eq!(alive("sleep 250.16"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
 }
 
 #[test]
 fn d72_what_still_runs_when_the_turn_ends_is_told_once_then_ended_and_then_the_diff_is_taken() {
+    let mark = mark("60.");
     let place = Sandboxed::with_policy(POLICY);
-    place.write("ws/late.sh", "echo begun; echo begun > begun.txt; sleep 60.72; echo done > f\n");
+    let text = format!("echo begun; echo begun > begun.txt; sleep {mark}; echo done > f\n");
+    place.write("ws/late.sh", text);
     place.write(
         "model.yaml",
         format!(
             "version: 1\nsteps:\n  - calls: [{}]\n  - text: first\n  - text: second\n",
-            exec(json!({"cmd": "sh late.sh", "yield_time_ms": 200}))
+            exec(json!({"cmd": "sh late.sh", "yield_time_ms": 2500}))
         ),
     );
     let done = Run::exec(&place, &MODEL).finish();
@@ -207,17 +221,18 @@ fn d72_what_still_runs_when_the_turn_ends_is_told_once_then_ended_and_then_the_d
     let order: Vec<&str> = records.iter().filter_map(|record| record["type"].as_str()).collect();
     let at = |kind: &str| order.iter().position(|found| *found == kind).unwrap();
     assert!(at("process_ended") < at("diff"), "{order:?}");
-    assert_eq!(alive("sleep 60.72"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
     done.assert_artifacts_agree();
 }
 
 #[test]
 fn a_turn_without_a_step_left_ends_them_without_a_word_and_is_no_less_completed() {
-    let place = place(&[exec(json!({"cmd": "sleep 60.73", "yield_time_ms": 50}))]);
+    let stays = format!("sleep {}", mark("60."));
+    let place = place(&[exec(json!({"cmd": &stays, "yield_time_ms": 50}))]);
     let done = Run::exec(&place, &[&["--max-steps", "2"][..], &MODEL].concat()).finish();
     done.assert(0, "completed", "completed");
     assert_eq!(done.result()["processes"][0]["ended_by"], "turn_end");
-    assert_eq!(alive("sleep 60.73"), Vec::<i32>::new());
+    assert_eq!(alive(&stays), Vec::<i32>::new());
 }
 
 #[test]
@@ -241,7 +256,7 @@ fn what_still_runs_counts_as_no_attempt_of_the_checks() {
 #[test]
 fn d73_an_interrupt_while_a_session_is_looked_at_ends_it_like_a_one_shot() {
     for (name, status) in [("INT", 130), ("TERM", 143)] {
-        let mark = format!("600.{status}");
+        let mark = mark("600.");
         let place = place(&[
             exec(json!({"cmd": "sh hold.sh", "yield_time_ms": 100})),
             stdin(json!({"session_id": 1, "yield_time_ms": 60_000})),
@@ -249,7 +264,12 @@ fn d73_an_interrupt_while_a_session_is_looked_at_ends_it_like_a_one_shot() {
         place.write("ws/hold.sh", format!("exec sleep {mark}\n"));
         let running = Run::exec(&place, &MODEL).start();
         eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
-        std::thread::sleep(Duration::from_millis(400));
+        eventually("the look at it was judged", || {
+            let verdicts = records(&latest(&place));
+            verdicts.iter().filter(|record| record["type"] == "verdict").count() == 2
+        });
+        // It waits a moment later, which no record tells.
+        std::thread::sleep(Duration::from_millis(200));
         running.signal(name);
         let done = running.wait(Duration::from_secs(10));
         done.assert(status, "interrupted", "interrupted");
@@ -263,7 +283,7 @@ fn d73_an_interrupt_while_a_session_is_looked_at_ends_it_like_a_one_shot() {
 #[test]
 fn time_runs_for_a_session_too_and_what_it_changed_while_it_ran_is_its_own() {
     let place = place(&[
-        exec(json!({"cmd": "sh loop.sh", "yield_time_ms": 300, "timeout_ms": 1500})),
+        exec(json!({"cmd": "sh loop.sh", "yield_time_ms": 1000, "timeout_ms": 4000})),
         exec(json!({"cmd": "true"})),
         stdin(json!({"session_id": 1, "yield_time_ms": 20_000})),
     ]);
@@ -279,24 +299,20 @@ fn time_runs_for_a_session_too_and_what_it_changed_while_it_ran_is_its_own() {
 
 #[test]
 fn a_session_that_touches_a_protected_place_is_ended_and_the_place_is_put_back() {
+    let mark = mark("60.");
     let place = place(&[
-        exec(json!({"cmd": "sh evil.sh", "yield_time_ms": 600})),
-        exec(json!({"cmd": "true"})),
+        exec(json!({"cmd": "sh evil.sh", "yield_time_ms": 200})),
+        exec(json!({"cmd": "sleep 3"})),
     ]);
-    place.write("ws/evil.sh", "sleep 0.9; echo evil >> .git/config; sleep 60.86\n");
+    place.write("ws/evil.sh", format!("{HELD}; echo evil >> .git/config; sleep {mark}\n"));
     place.git_init(&place.path("ws"));
     let before = place.read("ws/.git/config");
     std::thread::sleep(Duration::from_millis(20));
-    place.write(
-        "model.yaml",
-        script(&[
-            &exec(json!({"cmd": "sh evil.sh", "yield_time_ms": 200})),
-            &exec(json!({"cmd": "sleep 2"})),
-        ]),
-    );
-    let done = Run::exec(&place, &MODEL).finish();
+    let running = Run::exec(&place, &MODEL).start();
+    go_after(&place, 1);
+    let done = running.wait(Duration::from_secs(60));
     assert_eq!(place.read("ws/.git/config"), before, "{}", done.stderr);
-    assert_eq!(alive("sleep 60.86"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
     let told = &done.outputs()[1];
     if told.contains("[policy:") {
         // Where nothing carves .git out of the writable workspace, it is put back.

@@ -6,7 +6,9 @@
 
 use super::support::model_server::{Call, Reply, Server};
 use super::support::recorded::{latest, records, resume, turnkey};
-use super::support::{Run, Running, Sandboxed, alive, at_work_in, command, eventually, script};
+use super::support::{
+    Run, Running, Sandboxed, alive, at_work_in, command, eventually, mark, script,
+};
 use serde_json::json;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -31,7 +33,7 @@ fn starve(running: &Running<'_>) {
 fn aborted(mut running: Running<'_>) -> String {
     let stderr = running.child.stderr.take().unwrap();
     let stderr = std::thread::spawn(move || std::io::read_to_string(stderr).unwrap_or_default());
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let status = loop {
         if let Some(status) = running.child.try_wait().unwrap() {
             break status;
@@ -62,6 +64,7 @@ fn check(place: &Sandboxed) {
 
 #[test]
 fn a_runner_without_memory_during_a_command_leaves_nothing_and_is_resumed() {
+    let mark = mark("300.");
     let place = Sandboxed::with_policy(POLICY);
     // It waits until the limit is set, and then says more than the runner has room for.
     place.write(
@@ -69,18 +72,18 @@ fn a_runner_without_memory_during_a_command_leaves_nothing_and_is_resumed() {
         "echo begun >> begun\nwhile [ ! -e go ]; do sleep 0.05; done\n\
          head -c 30000000 /dev/zero | tr '\\0' x\n",
     );
-    let stays = json!({"argv": ["sleep", "300.91"], "yield_time_ms": 50});
+    let stays = json!({"argv": ["sleep", &mark], "yield_time_ms": 50});
     let stays = format!("{{ tool: exec_command, args: {stays} }}");
     let calls = [&command("touch a"), &stays, &command("sh loud.sh"), &command("touch b")];
     place.write("model.yaml", script(&calls.map(String::as_str)));
     let running = Run::exec(&place, &MODEL).start();
     eventually("the command runs", || place.exists("ws/begun"));
-    assert!(!alive("sleep 300.91").is_empty(), "another one stays");
+    assert!(!alive(&format!("sleep {mark}")).is_empty(), "another one stays");
     starve(&running);
     place.write("ws/go", "");
     aborted(running);
     check(&place);
-    assert_eq!(alive("sleep 300.91"), Vec::<i32>::new());
+    assert_eq!(alive(&format!("sleep {mark}")), Vec::<i32>::new());
     assert_eq!(place.read("ws/begun"), "begun\n");
     let done = resume(&place, "out", &[]).finish();
     done.assert(0, "completed", "completed");
@@ -94,17 +97,22 @@ fn a_runner_without_memory_while_the_model_answers_leaves_nothing_and_is_resumed
     let place = Sandboxed::with_policy(POLICY);
     let call =
         |id: &str, cmd: &str| Reply::calls([Call::json(id, "exec_command", json!({"cmd": cmd}))]);
-    let long = "many words ".repeat(3_000_000);
+    // Made before, as a stream of it is slow to make: one whole event, and one that does not end and
+    // is larger than what the allocator may have set aside.
+    let name = "response.output_text.delta";
+    let event = json!({"type": name, "item_id": "m", "output_index": 0, "delta": "many words "});
+    let long = format!("event: {name}\ndata: {event}\n\nevent: {name}\ndata: {{\"delta\": \"")
+        + &"many words ".repeat(2_500_000);
     let server = Server::start([
         call("c1", "touch a"),
-        Reply::message(&long).delay(Duration::from_millis(1500)),
+        Reply::raw_bytes([(Duration::from_millis(2500), long)]),
         call("c2", "touch b"),
         Reply::message("done"),
     ]);
     let base = server.base_url();
     let model = ["--model", "openai/m", "--base-url", &base, "t"];
     let running = Run::exec(&place, &model).start();
-    assert!(server.wait_for(2, Duration::from_secs(20)));
+    assert!(server.wait_for(2, Duration::from_secs(60)));
     starve(&running);
     aborted(running);
     check(&place);

@@ -1,6 +1,6 @@
 //! Nothing of a command outlives it: whatever shape its processes take, and whatever ends it.
 
-use super::support::{Run, Running, Sandboxed, alive, eventually, script};
+use super::support::{Run, Running, Sandboxed, alive, eventually, mark, script};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ const POLICY: &str = r#"version: 1
 exec:
   allow:
     - sleep *
-    - bash [obey.sh, stay.sh, server.sh, away.sh]
+    - bash [obey.sh, stay.sh, server.sh, away.sh, hold.sh]
     - sh [keep.sh, two.sh, zombies.sh]
 files: { read: ["**"], write: ["**"] }
 "#;
@@ -16,6 +16,16 @@ const MODEL: [&str; 3] = ["--model", "scripted/model.yaml", "t"];
 
 fn exec(args: Value) -> String {
     format!("{{ tool: exec_command, args: {args} }}")
+}
+
+/// A call that lasts until [`let_go`].
+fn hold(place: &Sandboxed) -> String {
+    place.write("ws/hold.sh", "while [ ! -e go ]; do sleep 0.02; done\n");
+    exec(json!({"cmd": "bash hold.sh"}))
+}
+
+fn let_go(place: &Sandboxed) {
+    place.write("ws/go", "");
 }
 
 /// Shapes of trees. MARK stands in the name of every process of a tree.
@@ -42,9 +52,9 @@ fn gone(mark: &str) -> bool {
 
 #[test]
 fn no_shape_of_a_tree_outlives_its_timeout_the_turn_or_the_runner() {
-    for (number, (shape, text)) in SHAPES.iter().enumerate() {
+    for (shape, text) in SHAPES {
         for by in [By::Timeout, By::TurnEnd, By::RunnerKilled] {
-            let mark = format!("471{number}.{}77", by as u8);
+            let mark = mark("471.");
             one(shape, &text.replace("MARK", &mark), &mark, by);
         }
     }
@@ -57,29 +67,25 @@ fn one(shape: &str, text: &str, mark: &str, by: By) {
         Sandboxed::with_policy(&POLICY.replace("sleep *", &format!("sleep *\n    - bash {file}")));
     place.write(&format!("ws/{file}"), text);
     let call = match by {
-        By::Timeout => json!({"cmd": format!("bash {file}"), "timeout_ms": 900}),
-        By::TurnEnd => json!({"cmd": format!("bash {file}"), "yield_time_ms": 700}),
+        By::Timeout => json!({"cmd": format!("bash {file}"), "timeout_ms": 3000}),
+        By::TurnEnd => json!({"cmd": format!("bash {file}"), "yield_time_ms": 200}),
         By::RunnerKilled => json!({"cmd": format!("bash {file}")}),
     };
-    // The run goes on for a while after the timeout, so that it is the timeout that ended the tree.
-    place.write("model.yaml", script(&[&exec(call), &exec(json!({"cmd": "sleep 1.4"}))]));
-    if by == By::TurnEnd {
-        place.write(
-            "model.yaml",
-            script(&[&exec(json!({"cmd": format!("bash {file}"), "yield_time_ms": 700}))]),
-        );
-    }
+    // The run goes on after the timeout, so that it is the timeout that ended the tree.
+    place.write("model.yaml", script(&[&exec(call), &hold(&place)]));
     let running = Run::exec(&place, &MODEL).start();
     eventually(&format!("{what}: the tree stands"), || alive(mark).len() >= 3);
     match by {
         By::Timeout => {
             eventually(&what, || gone(mark));
             assert!(is_alive(&running), "{what}: the run still works when the tree is gone");
+            let_go(&place);
             let done = running.wait(Duration::from_secs(20));
             done.assert(0, "completed", "completed");
             assert_eq!(done.kinds(), ["timed_out", "ok"], "{what}");
         }
         By::TurnEnd => {
+            let_go(&place);
             let done = running.wait(Duration::from_secs(20));
             done.assert(0, "completed", "completed");
             assert_eq!(alive(mark), Vec::<i32>::new(), "{what}");
@@ -99,21 +105,23 @@ fn is_alive(running: &Running<'_>) -> bool {
 
 #[test]
 fn d69_a_grandchild_that_keeps_the_pipe_does_not_keep_the_call() {
+    let (keeps, mark) = (mark("0.6"), mark("300."));
     let place = Sandboxed::with_policy(POLICY);
-    place.write("ws/keep.sh", "(while :; do echo c; sleep 0.69; done) &\nsleep 300.69\n");
-    place.write("model.yaml", script(&[&exec(json!({"cmd": "sh keep.sh", "timeout_ms": 2000}))]));
+    let text = format!("(while :; do echo c; sleep {keeps}; done) &\nsleep {mark}\n");
+    place.write("ws/keep.sh", text);
+    place.write("model.yaml", script(&[&exec(json!({"cmd": "sh keep.sh", "timeout_ms": 4000}))]));
     let done = Run::exec(&place, &MODEL).finish();
     done.assert(0, "completed", "completed");
     assert_eq!(done.kinds(), ["timed_out"]);
     assert!(done.outputs()[0].contains("c\nc\n"), "{}", done.outputs()[0]);
-    assert!(done.took < Duration::from_secs(8), "{:?}", done.took);
-    assert!(gone("sleep 0.69") && gone("sleep 300.69"));
+    assert!(done.took < Duration::from_secs(20), "{:?}", done.took);
+    assert!(gone(&format!("sleep {keeps}")) && gone(&format!("sleep {mark}")));
 }
 
 #[test]
 fn d70_every_signal_to_the_runner_ends_all_descendants() {
-    for (name, number) in [("TERM", 1), ("INT", 2), ("HUP", 3), ("KILL", 4)] {
-        let mark = format!("1000.70{number}");
+    for name in ["TERM", "INT", "HUP", "KILL"] {
+        let mark = mark("1000.");
         let place = Sandboxed::with_policy(POLICY);
         place.write("ws/two.sh", format!("sleep {mark} & sleep {mark}\n"));
         place.write("model.yaml", script(&[&exec(json!({"cmd": "sh two.sh"}))]));
@@ -127,59 +135,70 @@ fn d70_every_signal_to_the_runner_ends_all_descendants() {
 
 #[test]
 fn d71_a_parent_that_obeys_does_not_save_a_grandchild_that_does_not() {
-    let place = Sandboxed::with_policy(POLICY);
+    let mark = mark("0.7");
+    let file = format!("obey-{mark}.sh");
+    let place = Sandboxed::with_policy(&POLICY.replace("obey.sh", &file));
     place.write(
-        "ws/obey.sh",
-        "bash -c \"trap '' TERM; while :; do sleep 0.71; done\" &\ntrap 'exit 0' TERM\nwait\n",
+        &format!("ws/{file}"),
+        format!(
+            "bash -c \"trap '' TERM; while :; do sleep {mark}; done\" &\ntrap 'exit 0' TERM\nwait\n"
+        ),
     );
-    place.write("model.yaml", script(&[&exec(json!({"cmd": "bash obey.sh", "timeout_ms": 800}))]));
+    let call = json!({"cmd": format!("bash {file}"), "timeout_ms": 800});
+    place.write("model.yaml", script(&[&exec(call)]));
     let done = Run::exec(&place, &MODEL).finish();
     done.assert(0, "completed", "completed");
-    assert!(gone("sleep 0.71") && gone("obey.sh"), "{:?}", alive("0.71"));
+    // In the names of both: the parent's script, and what the grandchild sleeps for.
+    assert_eq!(alive(&mark), Vec::<i32>::new());
 }
 
 #[test]
 fn d74_the_deadline_holds_with_live_commands_and_a_model_that_never_answers() {
     use super::support::model_server::{Call, Reply, Server};
-    let place = Sandboxed::with_policy(POLICY);
-    place.write("ws/stay.sh", "trap '' TERM INT HUP\nwhile :; do sleep 0.74; done\n");
+    let mark = mark("0.7");
+    let file = format!("stay-{mark}.sh");
+    let place = Sandboxed::with_policy(&POLICY.replace("stay.sh", &file));
+    let text = format!("trap '' TERM INT HUP\nwhile :; do sleep {mark}; done\n");
+    place.write(&format!("ws/{file}"), text);
     let server = Server::start([
         Reply::calls([Call::json(
             "c1",
             "exec_command",
-            json!({"cmd": "bash stay.sh", "yield_time_ms": 200}),
+            json!({"cmd": format!("bash {file}"), "yield_time_ms": 200}),
         )]),
         Reply::never_answer(),
     ]);
     let base = server.base_url();
-    let args = ["--model", "openai/m", "--base-url", &base, "--timeout", "3s", "t"];
-    let done = Run::exec(&place, &args).start().wait(Duration::from_secs(10));
+    let args = ["--model", "openai/m", "--base-url", &base, "--timeout", "5s", "t"];
+    let done = Run::exec(&place, &args).start().wait(Duration::from_secs(30));
     done.assert(124, "timed_out", "limit.time");
-    assert!(done.took < Duration::from_secs(8), "{:?}", done.took);
-    assert!(gone("sleep 0.74") && gone("stay.sh"));
+    assert!(done.took < Duration::from_secs(20), "{:?}", done.took);
+    assert_eq!(alive(&mark), Vec::<i32>::new());
     assert_eq!(done.result()["processes"][0]["ended_by"], "cancelled");
 }
 
 #[test]
 fn d91_a_server_that_ignores_the_end_of_its_input_and_sigterm_holds_up_nothing() {
-    let place = Sandboxed::with_policy(POLICY);
+    let mark = mark("0.9");
+    let file = format!("server-{mark}.sh");
+    let place = Sandboxed::with_policy(&POLICY.replace("server.sh", &file));
     place.write(
-        "ws/server.sh",
-        "trap '' TERM INT HUP\n\
-         setsid bash -c \"trap '' TERM; while :; do sleep 0.91; done\" &\n\
+        &format!("ws/{file}"),
+        format!(
+            "trap '' TERM INT HUP\n\
+         setsid bash -c \"trap '' TERM; while :; do sleep {mark}; done\" &\n\
          echo listening\n\
          cat >/dev/null; echo end of input\n\
-         while :; do sleep 0.91; done\n",
+         while :; do sleep {mark}; done\n"
+        ),
     );
-    place.write(
-        "model.yaml",
-        script(&[&exec(json!({"cmd": "bash server.sh", "stdin": true, "yield_time_ms": 600}))]),
-    );
+    let call = json!({"cmd": format!("bash {file}"), "stdin": true, "yield_time_ms": 600});
+    place.write("model.yaml", script(&[&exec(call)]));
     let done = Run::exec(&place, &MODEL).finish();
     done.assert(0, "completed", "completed");
-    assert!(done.took < Duration::from_secs(8), "{:?}", done.took);
+    assert!(done.took < Duration::from_secs(20), "{:?}", done.took);
     assert_eq!(done.result()["processes"][0]["ended_by"], "turn_end");
-    assert!(gone("sleep 0.91") && gone("server.sh"));
+    assert_eq!(alive(&mark), Vec::<i32>::new());
     assert_eq!(done.stdout.trim(), "done", "the final message is there");
 }
 
@@ -195,24 +214,26 @@ pub fn starter_of(running: &Running<'_>) -> Option<i32> {
 
 #[test]
 fn what_a_killed_launcher_leaves_is_ended_by_the_starter() {
+    let mark = mark("300.");
     for layers in ["", "sandbox: { layers: [landlock, seccomp] }\n"] {
         let place = Sandboxed::with_policy(&format!("{POLICY}{layers}"));
-        let tree = "( ( setsid sleep 300.99 & ) & )\n( sleep 300.99 & )\nsleep 300.99\n";
+        let tree = format!("( ( setsid sleep {mark} & ) & )\n( sleep {mark} & )\nsleep {mark}\n");
         place.write("ws/away.sh", tree);
-        place.write(
-            "model.yaml",
-            script(&[&exec(json!({"cmd": "bash away.sh"})), &exec(json!({"cmd": "sleep 1.1"}))]),
-        );
+        let call = exec(json!({"cmd": "bash away.sh"}));
+        place.write("model.yaml", script(&[&call, &hold(&place)]));
         let running = Run::exec(&place, &MODEL).start();
-        eventually("the tree stands", || alive("sleep 300.99").len() == 3);
+        eventually("the tree stands", || alive(&format!("sleep {mark}")).len() == 3);
         let starter = starter_of(&running).expect("the kernel lists children");
-        let launcher = super::ahead::children_of(starter)[0];
+        // The runner knows that the command began: it has the next launcher made ready then.
+        eventually("two launchers", || super::ahead::living(starter).len() == 2);
+        let launcher = super::ahead::living(starter)[0];
         // SAFETY: no pointers; the launcher lives, as the runner has not been told of its end.
         assert_eq!(unsafe { libc::kill(launcher, libc::SIGKILL) }, 0);
         let killed = Instant::now();
-        eventually("all are gone", || gone("sleep 300.99"));
-        assert!(killed.elapsed() < Duration::from_secs(2), "{layers} {:?}", killed.elapsed());
+        eventually("all are gone", || gone(&format!("sleep {mark}")));
+        assert!(killed.elapsed() < Duration::from_secs(10), "{layers} {:?}", killed.elapsed());
         assert_eq!(starter_of(&running), Some(starter), "it goes on");
+        let_go(&place);
         let done = running.wait(Duration::from_secs(20));
         done.assert(0, "completed", "completed");
         assert_eq!(done.kinds(), ["failed", "ok"], "{:?}", done.outputs());
@@ -222,6 +243,7 @@ fn what_a_killed_launcher_leaves_is_ended_by_the_starter() {
 
 #[test]
 fn as_the_first_process_of_a_container_the_runner_reaps_strangers_and_leaves_living_ones_alone() {
+    let mark = mark("300.");
     // On the floor a command sees the processes of the machine, and so what became of strangers.
     let floor = format!("{POLICY}sandbox: {{ layers: [landlock, seccomp] }}\n");
     let place = Sandboxed::with_policy(&floor);
@@ -233,7 +255,7 @@ fn as_the_first_process_of_a_container_the_runner_reaps_strangers_and_leaves_liv
     let mut run = Run::exec(&place, &MODEL);
     // A shell that leaves a living child, and a grandchild that ends later, becomes the runner.
     let inner = format!(
-        "sleep 300.98 & (sleep 0.6 & sleep 0.5 & ); exec {} \"$@\"",
+        "sleep {mark} & (sleep 0.6 & sleep 0.5 & ); exec {} \"$@\"",
         super::support::binary().display()
     );
     let args: Vec<std::ffi::OsString> = run.command().get_args().map(Into::into).collect();
@@ -263,5 +285,5 @@ fn as_the_first_process_of_a_container_the_runner_reaps_strangers_and_leaves_liv
     done.assert(0, "completed", "completed");
     let told = &done.outputs()[0];
     assert!(told.contains("\n0\nown: turnkey"), "no zombie, and the runner is process 1: {told}");
-    eventually("the namespace is gone", || gone("sleep 300.98"));
+    eventually("the namespace is gone", || gone(&format!("sleep {mark}")));
 }

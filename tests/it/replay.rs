@@ -1,7 +1,7 @@
 //! Recorded runs, run again.
 
 use super::support::recorded::{latest, resume, turnkey};
-use super::support::{Run, Sandboxed, alive, command, eventually, patch, script};
+use super::support::{Run, Sandboxed, alive, command, eventually, mark, patch, script};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -137,6 +137,7 @@ fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
 
 #[test]
 fn an_answer_that_was_taken_up_replays_from_the_record_and_live() {
+    let mark = mark("300.");
     for isolate in ["none", "copy"] {
         // What the check waits for lies outside: no file of the work changes meanwhile.
         let place = Sandboxed::with_policy("");
@@ -144,17 +145,17 @@ fn an_answer_that_was_taken_up_replays_from_the_record_and_live() {
         let policy =
             POLICY.replace("[\"**\"], write", &format!("[\"**\", \"{outside}/**\"], write"));
         place.write("policy.yaml", policy);
-        place.write("outside/time", "300.62\n");
+        place.write("outside/time", format!("{mark}\n"));
         place.write("ws/a.txt", "a\n");
         place.write("ws/check.sh", format!("sleep $(cat {outside}/time)\ntest -f wanted\n"));
         place.git_init(&place.path("ws"));
         place.write("model.yaml", script(&[&command("touch wanted"), &command("true")]));
         let args = ["--isolate", isolate, "--verify", "sh check.sh"];
         let running = Run::exec(&place, &[&args[..], &MODEL[..]].concat()).start();
-        eventually("the check runs", || !alive("sleep 300.62").is_empty());
+        eventually("the check runs", || !alive(&format!("sleep {mark}")).is_empty());
         running.signal("KILL");
         running.wait(Duration::from_secs(5));
-        eventually("the check is gone", || alive("sleep 300.62").is_empty());
+        eventually("the check is gone", || alive(&format!("sleep {mark}")).is_empty());
         place.write("outside/time", "0\n");
         let done = resume(&place, "latest", &[]).finish();
         done.assert(0, "completed", "completed");
@@ -201,6 +202,7 @@ fn the_first_difference_is_told_with_its_step() {
 
 #[test]
 fn a_limit_a_resumed_run_and_a_killed_one_replay_too() {
+    let mark = mark("300.");
     let place = Sandboxed::with_policy(POLICY);
     place.write("ws/a.txt", "a\n");
     place.git_init(&place.path("ws"));
@@ -209,7 +211,7 @@ fn a_limit_a_resumed_run_and_a_killed_one_replay_too() {
         script(&[
             &command("touch b"),
             &command("touch c"),
-            &command("sleep 300.61"),
+            &command(&format!("sleep {mark}")),
             &command("touch d"),
         ]),
     );
@@ -217,7 +219,7 @@ fn a_limit_a_resumed_run_and_a_killed_one_replay_too() {
         Run::exec(&place, &["--max-steps", "1", "--model", "scripted/model.yaml", "t"]).finish();
     run.assert(12, "limit_reached", "limit.steps");
     let running = resume(&place, "latest", &["--max-steps", "9"]).start();
-    eventually("the command runs", || !alive("sleep 300.61").is_empty());
+    eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
     running.signal("KILL");
     running.wait(Duration::from_secs(5));
     let replay = |tools: &str| turnkey(&place, &["replay", "latest", "--tools", tools]);

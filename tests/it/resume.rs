@@ -3,7 +3,9 @@
 
 use super::support::model_server::{Call, Reply, Server};
 use super::support::recorded::{latest, records, resume, runs, turnkey};
-use super::support::{Run, Sandboxed, alive, command, eventually, patch, script, without_landlock};
+use super::support::{
+    Run, Sandboxed, alive, command, eventually, mark, patch, script, without_landlock,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -147,10 +149,11 @@ fn another_policy_or_workspace_is_refused_unless_the_operator_says_so() {
 
 #[test]
 fn a_second_runner_on_one_record_is_unavailable_and_a_fork_is_not() {
+    let mark = mark("300.");
     let place = Sandboxed::with_policy(POLICY);
-    place.write("model.yaml", script(&[&command("sleep 300.41")]));
+    place.write("model.yaml", script(&[&command(&format!("sleep {mark}"))]));
     let running = Run::exec(&place, &MODEL).start();
-    eventually("the command runs", || !alive("sleep 300.41").is_empty());
+    eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
     let (status, _, stderr) = turnkey(&place, &["resume", "latest"]);
     assert_eq!(status, 20, "{stderr}");
     assert!(stderr.contains("another runner is writing") && stderr.contains("fork"), "{stderr}");
@@ -198,14 +201,15 @@ fn what_was_untrusted_stays_untrusted() {
 
 #[test]
 fn an_isolated_run_that_was_killed_goes_on_in_its_copy_however_often() {
+    let mark = mark("300.");
     let place = Sandboxed::with_policy(POLICY);
     place.write("ws/a.txt", "a\n");
     place.write(
         "model.yaml",
         script(&[
             &command("touch made"),
-            &command("sleep 300.42"),
-            &command("sleep 300.42"),
+            &command(&format!("sleep {mark}")),
+            &command(&format!("sleep {mark}")),
             &command("touch more"),
         ]),
     );
@@ -214,10 +218,10 @@ fn an_isolated_run_that_was_killed_goes_on_in_its_copy_however_often() {
             0 => Run::exec(&place, &[&["--isolate", "copy"][..], &MODEL[..]].concat()).start(),
             _ => resume(&place, "latest", &[]).start(),
         };
-        eventually("the command runs", || !alive("sleep 300.42").is_empty());
+        eventually("the command runs", || !alive(&format!("sleep {mark}")).is_empty());
         running.signal("KILL");
         running.wait(Duration::from_secs(5));
-        eventually("the command is gone", || alive("sleep 300.42").is_empty());
+        eventually("the command is gone", || alive(&format!("sleep {mark}")).is_empty());
     }
     // What does not come to a run leaves the copy alone.
     let mut refused = resume(&place, "latest", &[]);

@@ -20,7 +20,7 @@ mod toolchain;
 #[path = "sandbox/users.rs"]
 mod users;
 
-use super::support::{Done, Run, Sandboxed, command, script, without};
+use super::support::{Done, Run, Sandboxed, command, mark, script, without};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -159,14 +159,22 @@ fn d50_semaphores_and_tmp_are_the_commands_own() {
     for path in &host {
         fs::write(path, "host").unwrap();
     }
+    let kept = format!("/tmp/kept-{}", std::process::id());
     let place = place(
         &policy("", ""),
         &[
             (
                 "a.py",
-                "import multiprocessing, os\nlock = multiprocessing.Lock()\nwith lock: print('semaphore works')\nopen('/tmp/kept', 'w').write('kept')\nopen('/dev/shm/mine', 'w').write('x')\nprint('tmp', [n for n in os.listdir('/tmp') if n.startswith('turnkey-test')], 'shm', os.listdir('/dev/shm'))\n",
+                &format!(
+                    "import multiprocessing, os\nlock = multiprocessing.Lock()\nwith lock: print('semaphore works')\nopen('{kept}', 'w').write('kept')\nopen('/dev/shm/mine', 'w').write('x')\nprint('tmp', [n for n in os.listdir('/tmp') if n.startswith('turnkey-test')], 'shm', os.listdir('/dev/shm'))\n"
+                ),
             ),
-            ("b.py", "import os\nprint(open('/tmp/kept').read(), 'shm', os.listdir('/dev/shm'))\n"),
+            (
+                "b.py",
+                &format!(
+                    "import os\nprint(open('{kept}').read(), 'shm', os.listdir('/dev/shm'))\n"
+                ),
+            ),
         ],
     );
     let done = run(&place, &MODEL).finish();
@@ -178,7 +186,7 @@ fn d50_semaphores_and_tmp_are_the_commands_own() {
     assert!(told[0].contains("semaphore works"), "{}", told[0]);
     assert!(told[0].contains("tmp [] shm ['mine']"), "{}", told[0]);
     assert!(told[1].contains("kept shm []"), "/tmp stays for the run: {}", told[1]);
-    assert!(!std::path::Path::new("/tmp/kept").exists());
+    assert!(!std::path::Path::new(&kept).exists());
 }
 
 #[test]
@@ -391,13 +399,19 @@ fn layers_that_are_not_pinned_are_not_graded_as_held() {
 
 #[test]
 fn limits_end_what_takes_more_with_all_it_started() {
+    let mark = mark("300.");
     for set in SETS {
         let mut text = policy(set, "");
         text.push_str("command_limits: { processes: 20, memory: 200MiB }\n");
         let place = place(
             &text,
             &[
-                ("a.sh", "i=0; while [ $i -lt 40 ]; do sleep 300.41 & i=$((i+1)); done; wait\n"),
+                (
+                    "a.sh",
+                    &format!(
+                        "i=0; while [ $i -lt 40 ]; do sleep {mark} & i=$((i+1)); done; wait\n"
+                    ),
+                ),
                 ("b.py", "x = bytearray(400 << 20)\nimport time; time.sleep(20)\n"),
             ],
         );
@@ -405,7 +419,7 @@ fn limits_end_what_takes_more_with_all_it_started() {
         let told = done.outputs();
         assert!(told[0].contains("more than 20 processes"), "{set:?}: {}", told[0]);
         assert!(told[1].contains("more than 200 MiB of memory"), "{set:?}: {}", told[1]);
-        assert!(super::support::alive("sleep 300.41").is_empty());
+        assert!(super::support::alive(&format!("sleep {mark}")).is_empty());
         assert!(done.took < std::time::Duration::from_secs(20), "{:?}", done.took);
     }
 }
@@ -486,11 +500,14 @@ fn d49_git_in_a_linked_worktree_works_as_the_policy_says() {
 #[test]
 fn d53_d54_roots_come_from_the_operator_and_temporary_files_have_a_place() {
     for set in SETS {
+        let evil = format!("evil-{}", std::process::id());
         let place = place(
             &policy(set, ""),
             &[(
                 "a.sh",
-                "f=$(mktemp) && echo x > $f && echo temp works; echo $HOME > $HOME/.x && echo home works; touch ../evil; touch ~root/evil; touch $OLDPWD/evil\n",
+                &format!(
+                    "f=$(mktemp) && echo x > $f && echo temp works; echo $HOME > $HOME/.x && echo home works; touch ../{evil}; touch ~root/{evil}; touch $OLDPWD/{evil}\n"
+                ),
             )],
         );
         place.write(
@@ -504,7 +521,7 @@ fn d53_d54_roots_come_from_the_operator_and_temporary_files_have_a_place() {
         let done = run(&place, &MODEL).finish();
         let told = done.outputs();
         assert!(told[0].contains("temp works") && told[0].contains("home works"), "{}", told[0]);
-        assert!(!place.exists("evil") && !std::path::Path::new("/root/evil").exists());
+        assert!(!place.exists(&evil) && !std::path::Path::new("/root").join(&evil).exists());
         assert_ne!(done.kinds()[2], "ok", "{}", told[2]);
     }
 }

@@ -1,6 +1,6 @@
 //! The Session's contract, with models made for the purpose behind the real runtime.
 
-use super::support::{Sandboxed, binary};
+use super::support::{Sandboxed, alive, binary, mark};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -398,8 +398,10 @@ async fn a_file_made_in_one_step_is_seen_in_the_next() {
 
 #[tokio::test]
 async fn every_call_gets_one_result_also_when_the_turn_is_cancelled() {
-    let model = Fake::new(|_, _| {
-        let mut all = calls("c1", "exec_command", r#"{"cmd":"sleep 300"}"#);
+    let stays = format!("sleep {}", mark("300."));
+    let cmd = serde_json::json!({ "cmd": &stays }).to_string();
+    let model = Fake::new(move |_, _| {
+        let mut all = calls("c1", "exec_command", &cmd);
         all.extend(calls("c2", "exec_command", r#"{"cmd":"touch never.txt"}"#));
         all.extend(calls("c3", "read_file", r#"{"path":"a.txt"}"#));
         all
@@ -410,7 +412,9 @@ async fn every_call_gets_one_result_also_when_the_turn_is_cancelled() {
     handle.submit(input("go")).await.unwrap();
     let other = handle.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        while alive(&stays).is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         other.submit(Op::Interrupt { reason: "interrupted".into() }).await.unwrap();
     });
     let seen = until_end(&mut events).await;

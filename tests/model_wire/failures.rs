@@ -66,7 +66,7 @@ fn d19_the_provider_says_when() {
             let requests = server.requests();
             let waited = requests[1].at - requests[0].at;
             let least = Duration::from_millis(ms);
-            assert!(waited >= least && waited < least + Duration::from_secs(1), "{ms} {waited:?}");
+            assert!(waited >= least && waited < least + Duration::from_secs(5), "{ms} {waited:?}");
             assert_eq!(notes.retries.len(), 1);
         }
     }
@@ -79,7 +79,7 @@ fn d19_a_wait_beyond_the_budget_fails_at_once() {
         let server = Server::start([reply]);
         let start = Instant::now();
         let error = ask(wire, &server).0.unwrap_err();
-        assert!(start.elapsed() < Duration::from_secs(1));
+        assert!(start.elapsed() < Duration::from_secs(10));
         assert_eq!(error.kind, ModelErrorKind::RateLimited);
         assert_eq!(error.retry_after, Some(Duration::from_secs(86_400)));
         assert!(error.message.contains("24h00m"), "{}", error.message);
@@ -125,15 +125,18 @@ fn silence_ends_at_its_limit() {
         for (reply, kind) in cases {
             let server = Server::start([reply.forever()]);
             let mut config = config(&server.base_url());
-            config.endpoint.timeouts.first_byte = short;
-            config.endpoint.timeouts.idle = short;
+            // The other one long, so that it cannot come first.
+            match kind {
+                TimeoutKind::Idle => config.endpoint.timeouts.idle = short,
+                _ => config.endpoint.timeouts.first_byte = short,
+            }
             let model = turnkey::model::open(wire, config).unwrap();
             let retry = RetryPolicy { attempts: 2, ..quick() };
             let start = Instant::now();
             let error = ask_with(&*model, &task(), &retry).0.unwrap_err();
             assert_eq!(error.kind, ModelErrorKind::Timeout(kind));
             assert!(error.hint.contains(kind.setting()), "{}", error.hint);
-            assert!(start.elapsed() < Duration::from_secs(2));
+            assert!(start.elapsed() < Duration::from_secs(10));
             assert_eq!(server.request_count(), 2);
         }
     }
@@ -141,7 +144,13 @@ fn silence_ends_at_its_limit() {
 
 #[test]
 fn nobody_there_is_a_connection_error() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    use rustix::net::{AddressFamily, SocketAddrV4, SocketType};
+    // Taken, so that nobody else listens there, and without anybody who listens.
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let any = SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0);
+    rustix::net::bind(&socket, &any).unwrap();
+    let taken = SocketAddrV4::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    let port = taken.port();
     let base = format!("http://127.0.0.1:{port}/v1");
     let model = turnkey::model::open(OPENAI, config(&base)).unwrap();
     let error = ask_with(&*model, &task(), &quick()).0.unwrap_err();
@@ -174,7 +183,7 @@ fn a_cancel_reaches_every_wait() {
             })
             .unwrap_err();
             assert_eq!(error.kind, ModelErrorKind::Cancelled);
-            assert!(start.elapsed() < Duration::from_secs(1));
+            assert!(start.elapsed() < Duration::from_secs(10));
         }
     }
 }

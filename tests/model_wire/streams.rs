@@ -68,10 +68,10 @@ fn d14_comments_and_unknown_fields_are_skipped() {
 #[test]
 fn d15_any_byte_resets_the_idle_timer() {
     for wire in WIRES {
-        let reply = Reply::message("done").keep_alive(Duration::from_millis(150), 6);
+        let reply = Reply::message("done").keep_alive(Duration::from_millis(100), 25);
         let server = Server::start([reply]);
         let mut config = config(&server.base_url());
-        config.endpoint.timeouts.idle = Duration::from_millis(400);
+        config.endpoint.timeouts.idle = Duration::from_secs(2);
         let model = turnkey::model::open(wire, config).unwrap();
         let (answer, notes) = ask_with(&*model, &task(), &quick());
         assert_eq!(text(&answer.unwrap()), "done");
@@ -108,7 +108,7 @@ fn d16_a_terminal_event_ends_the_response_though_the_socket_stays_open() {
         assert_eq!(error.code.as_deref(), Some("invalid_request_error"));
         assert!(error.message.contains("not like this"), "{}", error.message);
         assert_eq!(text(&ask(wire, &server).0.unwrap()), "done");
-        assert!(start.elapsed() < Duration::from_secs(1), "{wire} {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(10), "{wire} {:?}", start.elapsed());
     }
 }
 

@@ -297,12 +297,13 @@ fn fuzz(seed: u64, wanted: usize) -> (usize, usize) {
         say("SKIPPED: there is no /bin/bash to ask");
         return (0, 0);
     }
-    let folder = tempfile::tempdir().unwrap();
     let mut random = Random(seed);
     let (mut accepted, mut compared) = (0, 0);
     let mut wrong = Vec::new();
     while accepted < wanted {
         let script = random.script();
+        // One for each: what runs in the background may write when the next one runs.
+        let folder = tempfile::tempdir().unwrap();
         let Some(judged) = judged(&script, folder.path()) else { continue };
         if judged.commands.is_empty() {
             continue;
@@ -329,7 +330,6 @@ fn fuzz(seed: u64, wanted: usize) -> (usize, usize) {
                     judged.writes
                 ));
             }
-            let _ = std::fs::remove_file(entry.path());
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));

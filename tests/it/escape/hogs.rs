@@ -123,6 +123,8 @@ pub fn disk_filler(ways: &mut Ways) {
             OpenOptions::new().create(true).append(true).open(format!("fill-{}", number % 8))?;
         file.write_all(&block)
     });
+    // Whoever looks may come late on a busy machine.
+    std::thread::sleep(FORK_LIFE);
     for number in 0..8 {
         let _ = fs::remove_file(format!("fill-{number}"));
     }

@@ -57,7 +57,7 @@ impl Targets {
 
     /// The test writes them once it knows the runner.
     pub fn wait_for() -> Self {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Ok(text) = fs::read(FILE)
                 && let Ok(targets) = serde_json::from_slice(&text)

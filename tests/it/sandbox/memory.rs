@@ -55,7 +55,7 @@ fn memory_files_count_against_the_limit_however_they_are_held() {
 #[test]
 fn what_processes_share_counts_once() {
     for set in SETS {
-        let place = place(&limited(set, 150), &[("a.py", SHARED)]);
+        let place = place(&limited(set, 250), &[("a.py", SHARED)]);
         let done = run(&place, &MODEL).finish();
         done.assert(0, "completed", "completed");
         assert!(done.outputs()[0].contains("done"), "{set:?}: {}", done.outputs()[0]);

@@ -113,11 +113,12 @@ fn d86_protected_names_that_a_command_makes_anywhere_are_taken_away_and_told() {
 
 #[test]
 fn d86_a_session_that_still_runs_is_ended_before_a_new_protected_name_is_taken_away() {
+    // Until the name is there, or for long enough where it is gone again already.
+    const LOOKS: &str =
+        "for i in $(seq 100); do [ -e sub/AGENTS.md ] && break; sleep 0.02; done; sleep 0.1\n";
     let watches = "while true; do mkdir -p sub; echo evil > sub/AGENTS.md; sleep 0.05; done\n";
-    let place = place(
-        &policy(SETS[1], "accept: [reverted]"),
-        &[("a.sh", watches), ("b.sh", "sleep 0.3\n")],
-    );
+    let place =
+        place(&policy(SETS[1], "accept: [reverted]"), &[("a.sh", watches), ("b.sh", LOOKS)]);
     let session = "{ tool: exec_command, args: { argv: [sh, a.sh], yield_time_ms: 50 } }";
     place.write("model.yaml", script(&[session, &command("sh b.sh"), &command("sh b.sh")]));
     let done = run(&place, &MODEL).finish();

@@ -97,7 +97,7 @@ fn d10_d48_any_user_without_a_name_gets_the_same_walls() {
         assert!(owned.unwrap().success());
         // The binary that cargo built may lie where only root can go.
         let binary = place.path("turnkey");
-        fs::copy(crate::support::binary(), &binary).unwrap();
+        crate::support::copied_binary(&binary);
         let args: Vec<std::ffi::OsString> =
             run(&place, &MODEL).command().get_args().map(Into::into).collect();
         let done = std::process::Command::new(&binary)

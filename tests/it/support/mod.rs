@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A folder with a home of its own, removed at the end.
@@ -45,6 +46,16 @@ impl Sandboxed {
         let path = self.path(inside);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    /// A program, written by another process: see [`copied_binary`].
+    pub fn program(&self, inside: &str, text: &str) {
+        self.write(&format!("{inside}.text"), text);
+        let (from, to) = (self.path(&format!("{inside}.text")), self.path(inside));
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).args([&from, &to]);
+        assert!(install.status().unwrap().success(), "{}", to.display());
+        fs::remove_file(from).unwrap();
     }
 
     pub fn read(&self, inside: &str) -> String {
@@ -109,6 +120,13 @@ fn copy_folder(from: &Path, to: &Path) {
 pub fn binary() -> PathBuf {
     std::env::var_os("TURNKEY_TEST_BINARY")
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_turnkey")), PathBuf::from)
+}
+
+/// Copies the binary, by another process: while this one has a file open for writing, a child that
+/// another thread forks has it open too for a moment, and what is open for writing cannot be run.
+pub fn copied_binary(to: &Path) {
+    let done = Command::new("cp").arg(binary()).arg(to).status();
+    assert!(done.unwrap().success(), "{}", to.display());
 }
 
 /// One run about to start.
@@ -370,6 +388,14 @@ pub fn shell(place: &Sandboxed, text: &str) -> String {
     command(&format!("sh {}", place.path("scripts/change.sh").display()))
 }
 
+/// Seconds to sleep for that no other process on this machine sleeps for, by which a test finds its own:
+/// these digits, and more. All are of one length, so that none holds another.
+pub fn mark(seconds: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{seconds}{:07}{next:04}", std::process::id())
+}
+
 /// Living processes whose command line holds `mark`.
 pub fn alive(mark: &str) -> Vec<i32> {
     let mut found = Vec::new();
@@ -397,7 +423,7 @@ pub fn at_work_in(place: &Sandboxed) -> Vec<String> {
 /// Waits until `holds`, or fails.
 #[track_caller]
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < deadline, "{what} never came true");
         std::thread::sleep(Duration::from_millis(10));

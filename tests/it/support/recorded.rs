@@ -1,6 +1,6 @@
 //! What tests need to look at records and to kill runs.
 
-use super::{Run, Sandboxed, binary};
+use super::{Run, Sandboxed, binary, eventually};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -20,6 +20,20 @@ pub fn records(path: &std::path::Path) -> Vec<Value> {
     let text = fs::read(path).unwrap();
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// A line of a script that waits until [`go_after`] lets it go on.
+pub const HELD: &str = "while [ ! -e go ]; do sleep 0.02; done; rm go";
+
+/// Lets a script of the workspace go on once the record of the run at work holds so many results.
+#[track_caller]
+pub fn go_after(place: &Sandboxed, results: usize) {
+    let told = |record: &Value| record["item"]["kind"] == "tool_result";
+    eventually(&format!("{results} results"), || {
+        let path = latest(place);
+        path.exists() && records(&path).into_iter().filter(told).count() >= results
+    });
+    place.write("ws/go", "");
 }
 
 /// Runs the binary to its end: status, stdout, stderr.
