@@ -336,7 +336,7 @@ fn d68_limits_fail_closed() {
         denied(policy, script, says);
         let head: String = script.chars().take(60).collect();
         assert!(
-            started.elapsed() < std::time::Duration::from_secs(5),
+            started.elapsed() < std::time::Duration::from_secs(20),
             "{:?} for {head}",
             started.elapsed()
         );
