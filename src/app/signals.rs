@@ -64,6 +64,8 @@ static STATE: Mutex<State> = Mutex::new(State {
 static ARRIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Where the handler tells the thread.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
+/// The last signal that the handler was called for, 0 before the first.
+static CAME: AtomicI32 = AtomicI32::new(0);
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,10 +97,11 @@ pub fn stand_back(before: &Before) -> io::Result<()> {
     for (number, action) in &before.0 {
         exchange(*number, action)?;
     }
-    if let Some((signal, _)) = state().first {
-        end(signal);
+    // Of one that came before, the thread may not have heard yet.
+    match named(CAME.load(Ordering::Relaxed)) {
+        Some(signal) => end(signal),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The folder that is told of a run that never began.
@@ -162,6 +165,10 @@ fn exchange(number: libc::c_int, to: &libc::sigaction) -> io::Result<libc::sigac
     }
 }
 
+fn named(number: libc::c_int) -> Option<Signal> {
+    HEARD.iter().find(|(heard, _)| *heard == number).map(|(_, signal)| *signal)
+}
+
 /// What the handler tells the thread, in one write that a pipe takes whole or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Message {
@@ -191,6 +198,7 @@ impl Message {
 }
 
 extern "C" fn handler(number: libc::c_int) {
+    CAME.store(number, Ordering::Relaxed);
     let message = Message { number, at: clock::monotonic() }.bytes();
     // SAFETY: write may be called in a handler; errno is what it was afterwards.
     unsafe {
@@ -209,8 +217,9 @@ fn listen(mut pipe: File) {
     loop {
         if waits(&pipe, time_left()) {
             let Ok(Message { number, at }) = Message::read(&mut pipe) else { return };
-            let named = HEARD.iter().find(|(heard, _)| *heard == number);
-            named.iter().for_each(|(_, signal)| take(*signal, at));
+            if let Some(signal) = named(number) {
+                take(signal, at);
+            }
         } else if time_left() == Some(Duration::ZERO) {
             last_resort();
         }
