@@ -9,8 +9,8 @@
 use super::Workspace;
 use super::error::{WorkspaceError, named};
 use super::guard::remove;
-use super::manifest::{Manifest, is_below};
-use super::walk::Walked;
+use super::manifest::is_below;
+use super::walk::{Unseen, Walked};
 use crate::policy::FileRules;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -26,8 +26,8 @@ pub(super) struct Intruders {
     found: Vec<Vec<u8>>,
     /// Folders that a command had closed to their owner, and the walk opened.
     opened: BTreeSet<Vec<u8>>,
-    /// Why a place that a command left could not be looked at.
-    blind: Option<(Vec<u8>, String)>,
+    /// A place that a command left and that could not be looked at.
+    blind: Option<Unseen>,
 }
 
 impl Workspace {
@@ -41,23 +41,19 @@ impl Workspace {
     }
 
     /// Keeps what is new of the names that a walk saw. One inside another goes with it. Where the walk was
-    /// to see everything (`now`), a place that it could not look at is kept as well.
-    pub(super) fn note_intruders(&mut self, walked: &Walked, now: Option<&Manifest>) {
+    /// to see everything, a place that it could not look at is kept as well, unless that was so at the
+    /// start: such a folder is somebody else's, or the walk would have opened it, and commands have no more
+    /// rights to it than the runner.
+    pub(super) fn note_intruders(&mut self, walked: &Walked, everything: bool) {
         let Some(captured) = &self.captured else { return };
         let start = &captured.start;
         let new = walked.protected.difference(&start.protected).cloned().collect();
         let closed = start.closed();
-        let as_before = |now: &Manifest, path: &[u8]| {
-            let now = now.find(path).map(|entry| entry.stamp);
-            closed.get(path).is_some_and(|then| *then == now)
-        };
-        let hidden = now.and_then(|now| {
-            let place = walked.unseen.iter().find(|place| !as_before(now, &place.path))?;
-            Some((place.path.clone(), place.why.clone()))
-        });
+        let mut hidden = walked.unseen.iter().filter(|place| !closed.contains_key(&place.path));
+        let blind = hidden.next().filter(|_| everything).cloned();
         let found = self.new_names(&new);
         self.intruders.found = found;
-        self.intruders.blind = hidden;
+        self.intruders.blind = blind;
         self.intruders.opened.extend(walked.opened.iter().cloned());
     }
 
@@ -88,9 +84,8 @@ impl Workspace {
     /// The same after commands that have no say in the work, whose changes are no one's: with a walk of
     /// its own.
     pub fn take_new_intruders_away(&mut self) -> Result<Vec<String>, WorkspaceError> {
-        let mut walked = self.walk_again(true)?;
-        let manifest = std::mem::take(&mut walked.manifest);
-        self.note_intruders(&walked, Some(&manifest));
+        let walked = self.walk_again(true)?;
+        self.note_intruders(&walked, true);
         self.take_intruders_away()
     }
 
@@ -126,11 +121,10 @@ impl Workspace {
         }
         match blind {
             None => Ok(told),
-            Some((inside, why)) => Err(WorkspaceError::io(
-                "look, for protected names, into",
-                &inside,
-                std::io::Error::other(why),
-            )),
+            Some(Unseen { path, why }) => {
+                let cause = std::io::Error::other(why);
+                Err(WorkspaceError::io("look, for protected names, into", &path, cause))
+            }
         }
     }
 }

@@ -186,10 +186,9 @@ impl Workspace {
         let mut calls: BTreeSet<CallRef> = running.keys().cloned().collect();
         calls.insert(call.clone());
         let calls: Vec<CallRef> = calls.into_iter().collect();
-        let mut walked = self.walk_again(ended)?;
-        let manifest = std::mem::take(&mut walked.manifest);
-        self.note_intruders(&walked, ended.then_some(&manifest));
-        self.take_look(manifest, &calls, began)
+        let walked = self.walk_again(ended)?;
+        self.note_intruders(&walked, ended);
+        self.take_look(walked.manifest, &calls, began)
     }
 
     /// Walk the tree by the rules of the start. With `opens`, folders that a command closed are opened.

@@ -7,6 +7,8 @@ use super::support::{Done, Run, Sandboxed, binary, command, script};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const MODEL: [&str; 3] = ["--model", "scripted/model.yaml", "t"];
 
@@ -39,7 +41,8 @@ fn as_a_user(place: &Sandboxed) -> Option<(bool, String)> {
         return None;
     }
     let own = format!(
-        "cp {} turnkey && chown -R {USER}:{USER} . && if [ -e ws/mine ]; then chmod 0 ws/mine; fi",
+        "cp {} turnkey && chown -R {USER}:{USER} . && if [ -e ws/mine ]; then chmod 0 ws/mine; fi
+         if [ -e ws/theirs ]; then chown 0:0 ws/theirs && chmod 700 ws/theirs; fi",
         binary().display()
     );
     let own = Command::new("sh").arg("-c").arg(own).current_dir(place.path("")).status();
@@ -84,6 +87,35 @@ fn a_folder_that_was_closed_to_its_owner_hides_no_protected_name() {
         let mine = fs::metadata(place.path("ws/mine")).unwrap();
         assert_eq!(mine.permissions().mode() & 0o777, 0);
     }
+}
+
+#[test]
+fn a_folder_of_somebody_else_that_is_at_work_ends_no_run() {
+    let calls = [command("sh a.sh"), command("sh a.sh")];
+    let calls = calls.each_ref().map(String::as_str);
+    let place = place(POLICY, &[("a.sh", "sleep 0.2; echo x >>made\n")], &calls);
+    fs::create_dir(place.path("ws/theirs")).unwrap();
+    let theirs = place.path("ws/theirs");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let _ = fs::write(theirs.join(format!("{number}")), "");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let done = as_a_user(&place);
+        is_over.store(true, Ordering::Relaxed);
+        let Some((is_success, shown)) = done else { return };
+        assert!(is_success, "{shown}");
+        assert_eq!(place.read("ws/made"), "x\nx\n");
+        assert!(!shown.contains("put back"), "{shown}");
+        // It changed, and what it holds is not known: that is told.
+        assert!(place.read("out/result.json").contains("theirs could not be looked at"), "{shown}");
+    });
 }
 
 #[test]
