@@ -163,7 +163,8 @@ pub(super) async fn look(world: &Arc<ToolWorld>, call: CallRef, ended: bool) -> 
         Ok(false) => {}
         Ok(true) if alone => take_intruders_away(world, &mut look).await,
         Ok(true) => end_for_intruders(world, &mut look).await,
-        Err(error) => look.error = Some(error.to_string()),
+        // What was not seen was not taken away.
+        Err(error) => look.breached(world, error.to_string()),
     }
     look
 }
@@ -203,7 +204,8 @@ fn walk(world: &ToolWorld, workspace: &mut Workspace, call: &CallRef) -> Look {
     match workspace.after_command(call) {
         Ok(_) if workspace.has_intruders() => look.add(world, workspace.take_intruders_away()),
         Ok(_) => {}
-        Err(error) => look.error = Some(error.to_string()),
+        // What was not seen was not taken away.
+        Err(error) => look.breached(world, error.to_string()),
     }
     look
 }

@@ -94,6 +94,11 @@ impl Guard {
         &self.places
     }
 
+    /// As if nothing had been taken down.
+    pub fn forget(&mut self) {
+        self.kept = None;
+    }
+
     pub fn is_taken(&self) -> bool {
         self.kept.is_some()
     }

@@ -92,7 +92,12 @@ impl Workspace {
         self.guard
             .take()
             .map_err(|cause| WorkspaceError::io("keep", b"the protected places", cause))?;
-        self.bear_witness()
+        let written = self.bear_witness();
+        if written.is_err() {
+            // The next one that is about to begin must not find this done.
+            self.guard.forget();
+        }
+        written
     }
 
     /// To be called after a command: puts the protected places back, and names what was undone.

@@ -101,3 +101,29 @@ impl Workspace {
         Ok(then.differences(&now))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Limits, Options};
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_written_down_lets_nothing_begin_the_second_time_either() {
+        let dir = tempfile::tempdir().unwrap();
+        let [root, store] = ["ws", "store"].map(|name| dir.path().join(name));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir_all(store.join(NAME)).unwrap();
+        let options =
+            Options { exclude: Vec::new(), store: store.clone(), limits: Limits::default() };
+        let mut workspace = Workspace::open(&root, options).unwrap();
+        workspace.capture_start().unwrap();
+        for _ in 0..2 {
+            // A folder lies where the file should.
+            assert!(workspace.watch_protected().is_err());
+        }
+        fs::remove_dir(store.join(NAME)).unwrap();
+        workspace.watch_protected().unwrap();
+        assert!(store.join(NAME).is_file());
+        assert_eq!(workspace.protected_since(&store).unwrap(), Vec::<String>::new());
+    }
+}
